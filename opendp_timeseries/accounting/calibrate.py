@@ -1,7 +1,7 @@
-"""The least noise within a budget: one search, for a single release, for several together, and for a ledger.
+"""Search for the least noise within a budget: for a single release, for several together, and for a ledger.
 
-The factor that is returned was verified: the loss there was computed, and found within the budget. So the search itself
-need not be trusted, and one that does not converge is refused.
+The factor returned is verified: the loss there was computed and is within the budget. So the search itself need not be
+trusted, and a search that does not converge is refused.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from opendp_timeseries.accounting.subsampled import MIN_SCALE
 
 __all__ = ["Budget", "calibrate", "large_delta", "warn_of_large_delta"]
 
-# ε is read off the profile to 12 digits, so the search asks for so much less.
-_SPARE: Final = 1 - 2.0**-40
-# Logarithms of factors stay within this: floats end at e^±709.
-_FARTHEST: Final = 690.0
-# A law that was made so close to the least factor serves there to all digits.
-_CLOSE: Final = 1e-5
-# Each law reaches down to half of its scales, or closes in.
-_MOST_LAWS: Final = 1100
+# ε is read off the profile to 12 digits, so the search aims this much below the budget.
+_RELATIVE_SPARE: Final = 1 - 2.0**-40
+# Logarithms of factors stay within ± this: floats end at e^±709.
+_MAX_LOG_FACTOR: Final = 690.0
+# A law made for a factor this close to the least one is exact there to all digits.
+_LAW_TOLERANCE: Final = 1e-5
+# Each new law covers factors down to half of the last one's, or brings the search closer.
+_MAX_LAWS: Final = 1100
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What may be lost: (ε, δ) by the exact privacy profile, (ρ, δ′) in approximate zCDP, or ρ in zCDP.
+    """Limit on a privacy loss: (ε, δ) by the exact privacy profile, (ρ, δ′) in approximate zCDP, or ρ in zCDP.
 
     :param epsilon: ε, not negative; give this or ρ.
     :param rho: ρ, not negative.
-    :param delta: δ in (0, 1); beside ρ the failure probability δ′, 0 if left out, as for all that is not sampled.
+    :param delta: δ in (0, 1); with ρ, the failure probability δ′, which is 0 if left out: enough without sampling.
     :raises TypeError, ValueError: for a number out of range, or unless exactly one of ε and ρ is given.
 
     >>> print(Budget(epsilon=1.0, delta=1e-6), Budget(rho=0.1, delta=1e-6), Budget(rho=0.1))
@@ -62,7 +62,7 @@ class Budget:
 
     @classmethod
     def of(cls, *, epsilon: float | None, delta: float | None, rho: float | None) -> Budget:
-        """Return the budget of three parameters, of which some were left out, by None."""
+        """Return the budget of three parameters; None means left out."""
         for name, value in (("epsilon", epsilon), ("delta", delta)):
             if rho is None and value is None:
                 raise TypeError(f"{name} must be given: the budget is epsilon= and delta=, or rho=")
@@ -86,24 +86,24 @@ class Budget:
         return cast("float", self.rho if self.epsilon is None else self.epsilon)
 
     def admits(self, loss: PrivacyLoss) -> bool:
-        """Return whether a loss is within the budget, in each form in which it may be stated."""
+        """Return whether a loss is within the budget, in every form in which it may be stated."""
         if self.epsilon is not None:
             return loss.delta(self.epsilon) <= self.delta and loss.epsilon(self.delta) <= self.epsilon
         return loss.zero_concentrated(self.delta)[0] <= self.first
 
 
 class LargeDeltaWarning(UserWarning):
-    """δ, or δ′, is above 1e-3: of a thousand individuals, one may be exposed outright. No log is looked at."""
+    """δ, or δ′, is above 1e-3: of a thousand individuals, one may be exposed outright. Depends on no log."""
 
 
 def warn_of_large_delta(delta: float | None, *, stacklevel: int) -> None:
-    """Warn if δ is large, by LargeDeltaWarning."""
-    if delta is not None and (said := large_delta(delta)):
-        warnings.warn(said, LargeDeltaWarning, stacklevel=stacklevel + 1)
+    """Issue a LargeDeltaWarning if δ is large."""
+    if delta is not None and (warning := large_delta(delta)):
+        warnings.warn(warning, LargeDeltaWarning, stacklevel=stacklevel + 1)
 
 
 def large_delta(delta: float) -> str:
-    """Say what a large δ means; return an empty text for any other."""
+    """Return the warning about a large δ; an empty text for any other δ."""
     if delta <= 1e-3:
         return ""
     # Dwork & Roth (2014), The Algorithmic Foundations of Differential Privacy, section 2.3.
@@ -121,14 +121,14 @@ def _short(number: float) -> str:
 def calibrate(
     loss_at: Callable[[float], Any], budget: Budget | float, *, start: float = 1.0, refusal: str = ""
 ) -> float:
-    """Return the least factor on all scales with which a loss is within a budget, from above, to 12 digits.
+    """Return the least factor on all scales that keeps a loss within a budget, to 12 digits, rounded up.
 
     :param loss_at: the loss at a factor, or a number such as its δ; it falls as the factor grows.
-    :param budget: a :class:`Budget`, or the most that such a number may be.
-    :param start: a factor at which no scale is below 1: the search goes down to 2**-1000 of it, if any noise will do.
-    :param refusal: what to say if no factor is enough.
+    :param budget: a :class:`Budget`, or an upper bound on such a number.
+    :param start: a factor at which no scale is below 1: the search goes down to 2**-1000 of it if any noise suffices.
+    :param refusal: message of the error if no factor suffices.
     :return: 0 if nothing is lost without noise.
-    :raises ValueError: if no factor was found to be enough.
+    :raises ValueError: if the search finds no sufficient factor.
 
     >>> from opendp_timeseries.accounting.influence import count_influence
     >>> from opendp_timeseries.accounting.subsampled import extremal_law
@@ -137,29 +137,31 @@ def calibrate(
     6.823404
     """
     at = cache(loss_at)
-    found = _of_loss(at, budget, start) if isinstance(budget, Budget) else _of_number(at, budget, start)
-    if found == math.inf:
+    factor = (
+        _factor_for_loss(at, budget, start) if isinstance(budget, Budget) else _factor_for_number(at, budget, start)
+    )
+    if factor == math.inf:
         raise ValueError(
             refusal or f"no scale reaches {budget}; raise them, or lower the caps or the number of individuals"
         )
-    return found
+    return factor
 
 
-def _of_number(number_at: Callable[[float], float], most: float, start: float) -> float:
-    """Return the least factor at which a number is at most ``most``, or infinity if none is found."""
+def _factor_for_number(number_at: Callable[[float], float], limit: float, start: float) -> float:
+    """Return the least factor at which a number is at most ``limit``; infinity if the search fails."""
 
     def excess(x: float) -> float:
-        return math.log(max(number_at(start * math.exp(x)), LOWEST_BOUND)) - math.log(most)
+        return math.log(max(number_at(start * math.exp(x)), LOWEST_BOUND)) - math.log(limit)
 
-    found = _root(excess, 1.0, -_FARTHEST, _FARTHEST)
-    if found == _FARTHEST:
+    shift = _root(excess, 1.0, -_MAX_LOG_FACTOR, _MAX_LOG_FACTOR)
+    if shift == _MAX_LOG_FACTOR:
         return math.inf
-    # This little above the root it is enough at once, and leaves the last digits of a budget unspent.
-    return _verified(lambda factor: number_at(factor) <= most, start * math.exp(found + 1e-12))
+    # This little above the root, the factor nearly always suffices; it leaves the last digits of a budget unspent.
+    return _verified(lambda factor: number_at(factor) <= limit, start * math.exp(shift + 1e-12))
 
 
 def _verified(admits: Callable[[float], bool], factor: float) -> float:
-    """Return the factor, or one just above, that is seen to be admitted; infinity if none is."""
+    """Return the first of the factor and slightly larger ones that is admitted; infinity if none is."""
     nudge = 2.0**-51
     while not admits(factor):
         if nudge > 1e-3:
@@ -169,7 +171,7 @@ def _verified(admits: Callable[[float], bool], factor: float) -> float:
 
 
 def _root(excess: Callable[[float], float], step: float, floor: float, ceiling: float) -> float:
-    """Return where a falling function is 0, sought from 0 in growing steps; an end of the range if it is never."""
+    """Return the zero of a falling function, searched from 0 in growing steps; an end of the range if it has none."""
     excess = cache(excess)
     here, up = 0.0, excess(0.0) > 0
     while True:
@@ -182,43 +184,43 @@ def _root(excess: Callable[[float], float], step: float, floor: float, ceiling: 
         here, step = there, 2 * step
 
 
-def _of_loss(loss_at: Callable[[float], PrivacyLoss], budget: Budget, start: float) -> float:
-    """Return the least factor within a budget, or infinity if none is found."""
+def _factor_for_loss(loss_at: Callable[[float], PrivacyLoss], budget: Budget, start: float) -> float:
+    """Return the least factor within a budget; infinity if the search fails."""
     loss = loss_at(start)
-    if loss.law.most == 0:
+    if loss.law.largest == 0:
         return 0.0
     if loss.scale == 0:  # there is no scale to multiply
         return math.inf
     if budget.admits(loss_at(start * MIN_SCALE)):
         return start * MIN_SCALE
-    factor = start * _enough(loss, budget)
+    factor = start * _sufficient_factor(loss, budget)
     if factor == math.inf:
         return math.inf
     loss = loss_at(factor)
-    # A law may hold only near the scales that it was made for: then it is made anew where the least factor should be.
-    for step in (0.5, *[1e-3] * _MOST_LAWS):
+    # Some laws hold only near the scales they were made for: then make one at the estimate of the least factor.
+    for step in (0.5, *[1e-3] * _MAX_LAWS):
         shift = _shift(loss, budget, step)
         if not start * MIN_SCALE < (factor := factor * math.exp(shift)) < math.inf:
             return math.inf
         before, loss = loss, loss_at(factor)
-        if loss.law is before.law or abs(shift) < _CLOSE or budget.rho is not None:
+        if loss.law is before.law or abs(shift) < _LAW_TOLERANCE or budget.rho is not None:
             break
     else:
         return math.inf
     return _verified(lambda factor: budget.admits(loss_at(factor)), factor)
 
 
-def _enough(loss: PrivacyLoss, budget: Budget) -> float:
-    """Return a factor on the scale of a loss with which it is within a budget, not far above the least."""
-    most = math.sqrt(loss.law.most) / loss.scale
+def _sufficient_factor(loss: PrivacyLoss, budget: Budget) -> float:
+    """Return a factor on the scale of a loss that suffices for a budget, not far above the least."""
+    worst = math.sqrt(loss.law.largest) / loss.scale
     if budget.epsilon is None:
-        return most / math.sqrt(2 * budget.first) if budget.first >= LOWEST_BOUND else math.inf
+        return worst / math.sqrt(2 * budget.first) if budget.first >= LOWEST_BOUND else math.inf
     # At a distance of μ the Gaussian mechanism has δ ≤ μ/√(2π), and δ is enough where μ²/2 + μ√(2 log 1/δ) ≤ ε.
-    epsilon, digits = budget.epsilon * _SPARE, -math.log(budget.delta)
+    epsilon, digits = budget.epsilon * _RELATIVE_SPARE, -math.log(budget.delta)
     distance = 2 * epsilon / (math.sqrt(2 * digits + 2 * epsilon) + math.sqrt(2 * digits))
-    factor = most / max(budget.delta * math.sqrt(2 * math.pi), distance) * (1 + 1e-3)
+    factor = worst / max(budget.delta * math.sqrt(2 * math.pi), distance) * (1 + 1e-3)
     if epsilon > 0 and factor < math.inf:
-        # A divergence of order 1 + x of at most ε − (log 1/δ)/x is enough, too. This x is the best of Gaussian noise.
+        # A divergence of order 1 + x of at most ε − (log 1/δ)/x suffices, too. This x is the best for Gaussian noise.
         x = (digits + math.sqrt(digits * (digits + epsilon))) / epsilon
         rate = np.array([x * (1 + x) / 2])
         while loss.law.log_moment(rate, loss.scale * factor / 1.25)[0] <= x * epsilon - digits:
@@ -227,19 +229,19 @@ def _enough(loss: PrivacyLoss, budget: Budget) -> float:
 
 
 def _shift(loss: PrivacyLoss, budget: Budget, step: float) -> float:
-    """Return the logarithm of the least share of its scale at which the law of a loss is within a budget, and holds.
+    """Return the logarithm of the least multiple of its scale at which the law of a loss holds and is within a budget.
 
-    :param step: to begin with, away from its own scale.
+    :param step: first step of the search, from the loss's own scale.
     """
     if budget.epsilon is None:
         rho, _ = loss.zero_concentrated(budget.delta)
         return math.log(max(rho, LOWEST_BOUND) / budget.first) / 2
-    epsilon = budget.epsilon * _SPARE
+    epsilon = budget.epsilon * _RELATIVE_SPARE
 
     def excess(x: float) -> float:
         return math.log(PrivacyLoss(loss.law, loss.scale * math.exp(x)).delta(epsilon) / budget.delta)
 
-    floor = math.log(loss.law.holds_from / loss.scale) + 1e-9 if loss.law.holds_from > 0 else -_FARTHEST
-    ceiling = _FARTHEST - math.log(loss.scale)
-    found = _root(excess, step, floor, ceiling)
-    return found if found < ceiling else math.inf
+    floor = math.log(loss.law.holds_from / loss.scale) + 1e-9 if loss.law.holds_from > 0 else -_MAX_LOG_FACTOR
+    ceiling = _MAX_LOG_FACTOR - math.log(loss.scale)
+    shift = _root(excess, step, floor, ceiling)
+    return shift if shift < ceiling else math.inf

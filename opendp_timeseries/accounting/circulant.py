@@ -38,7 +38,7 @@ def circulant_product(integers: NDArray[np.float64], taps: NDArray[np.int64]) ->
 
 
 def _arc(taps: NDArray[np.int64]) -> tuple[int, NDArray[np.float64]]:
-    """Start and taps of the shortest arc of the cycle that holds every non-zero tap."""
+    """Return start and taps of the shortest arc of the cycle that holds every non-zero tap."""
     size = len(taps)
     nonzero = np.flatnonzero(taps)
     gaps = np.diff(nonzero, append=nonzero[0] + size)
@@ -60,7 +60,7 @@ def fft_error(length: int) -> float:
 
 
 def _certified_digit_bits(length: int, arc: NDArray[np.float64]) -> int:
-    """Width of digits whose FFT convolution with the taps errs by less than a quarter of a unit."""
+    """Return the width of digits whose FFT convolution with the taps errs by less than a quarter of a unit."""
     # |digits|_2 <= 2**width * sqrt(length), as each digit is at most 2**width.
     per_unit = fft_error(length) * math.sqrt(length) * math.sqrt(float(arc @ arc) * (1 + 1e-9))
     return math.floor(-2 - math.log2(per_unit))
@@ -69,7 +69,7 @@ def _certified_digit_bits(length: int, arc: NDArray[np.float64]) -> int:
 def _by_fourier(
     unrolled: NDArray[np.float64], arc: NDArray[np.float64], size: int, largest: int, digit_bits: int
 ) -> NDArray[np.float64]:
-    """Valid convolution digit by digit, each rounded back to the integers that it must be.
+    """Return the valid convolution, computed digit by digit, each part rounded to the integers that it must be.
 
     The number of digits follows from ``largest``, which is public, not from the data.
     """
@@ -78,11 +78,11 @@ def _by_fourier(
     spectrum = np.fft.rfft(arc, points)
     count = -(-(largest.bit_length() + 1) // digit_bits)
     total = np.zeros(size, dtype=np.int64)  # terms below 2**56: digits beyond the largest input are few
-    rest = unrolled
+    remainder = unrolled
     for place in range(count):
-        higher = np.rint(np.ldexp(rest, -digit_bits)) if place < count - 1 else np.zeros_like(rest)
-        digits = rest - np.ldexp(higher, digit_bits)
+        higher = np.rint(np.ldexp(remainder, -digit_bits)) if place < count - 1 else np.zeros_like(remainder)
+        digits = remainder - np.ldexp(higher, digit_bits)
         part = np.fft.irfft(np.fft.rfft(digits, points) * spectrum, points)[span - 1 : span - 1 + size]
         total += np.rint(part).astype(np.int64) << place * digit_bits
-        rest = higher
+        remainder = higher
     return total.astype(np.float64)

@@ -1,7 +1,7 @@
-"""From one form of a loss to another: Rényi divergences to a privacy profile, and a profile to a loss distribution.
+"""Conversions of a privacy loss: Rényi divergences to a privacy profile, and a profile to a loss distribution.
 
-Canonne, Kamath & Steinke (2020), Proposition 12: every order gives a valid bound, so the search for the best one cannot
-be unsound. Distributions are for Google's ``dp_accounting`` (extra ``pld``). Proof: docs/proofs/conversions.md.
+Canonne, Kamath & Steinke (2020), Proposition 12: every order gives a valid bound, so the search for the best order
+cannot be unsound. Distributions are for Google's ``dp_accounting`` (extra ``pld``). Proof: docs/proofs/conversions.md.
 """
 
 import math
@@ -18,7 +18,7 @@ from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up
 
 __all__ = ["delta_from_renyi", "order_cost", "privacy_loss_distribution", "renyi_to_delta"]
 
-#: Beyond these, distributions take too much time and memory, or their exponentials underflow.
+#: Larger distributions take too much time and memory, or their exponentials underflow.
 MAX_LOSS: Final = 300.0
 MAX_POINTS: Final = 10**6
 
@@ -35,18 +35,18 @@ def renyi_to_delta(alpha: float, renyi_epsilon: float, epsilon: float) -> float:
     if renyi_epsilon == 0:
         return 0.0
     exponent = (alpha - 1) * (renyi_epsilon - epsilon) + order_cost(alpha)
-    # Where the answer is neither 1 nor the least, no term exceeds 1500, and 1e-11 is more than rounding costs.
+    # Unless the answer is 1 or the lowest bound, no term exceeds 1500, and 1e-11 is more than rounding costs.
     return min(1.0, max(math.exp(exponent) * (1 + 1e-11), LOWEST_BOUND)) if exponent < 0 else 1.0
 
 
 def delta_from_renyi(curve: Callable[[float], float], epsilon: float) -> float:
-    """Return ``δ`` at ``epsilon`` from a curve of Rényi divergences, such as ``loss.renyi``, at the best order."""
+    """Return the least ``δ`` at ``epsilon`` that any order of a Rényi curve, such as ``loss.renyi``, gives."""
 
     def bound(log_excess: float) -> float:
         alpha = 1 + math.exp(log_excess)
         return renyi_to_delta(alpha, curve(alpha), epsilon)
 
-    # A coarse grid of log(α − 1), then a search around its best.
+    # Try a coarse grid of log(α − 1), then search around its best point.
     grid = np.linspace(math.log(1e-3), math.log(1e6), 64)
     coarse = [bound(x) for x in grid]
     best = int(np.argmin(coarse))
@@ -57,15 +57,15 @@ def delta_from_renyi(curve: Callable[[float], float], epsilon: float) -> float:
 
 def order_cost(alpha: float) -> float:
     """Return ``c = log((1−1/α)^α/(α−1))``: a divergence ``D`` of order α has ``δ = exp((α−1)(D−ε) + c)``."""
-    # As two terms of one sign.
+    # Two terms of the same sign, so that nothing cancels.
     return (alpha - 1) * math.log1p(-1 / alpha) - math.log(alpha)
 
 
 def privacy_loss_distribution(profile: Callable[[float], float], discretization: float, tail: float) -> Any:
     """Return the ``dp_accounting`` privacy loss distribution of a privacy profile that holds both ways.
 
-    It connects the dots (Doroshenko et al. 2022, arXiv:2207.04380): its profile is never below the true one, and meets
-    it at multiples of ``discretization``, up to where it falls to ``tail``. Proof: docs/proofs/conversions.md.
+    It "connects the dots" (Doroshenko et al. 2022, arXiv:2207.04380): its profile is never below the true one, and
+    equals it at multiples of ``discretization``, up to where it falls to ``tail``. Proof: docs/proofs/conversions.md.
 
     :param profile: upper bound δ(ε) for ``ε ≥ 0``.
     :param discretization: width of the grid of privacy losses, positive.
@@ -80,18 +80,18 @@ def privacy_loss_distribution(profile: Callable[[float], float], discretization:
         raise ImportError("privacy loss distributions need dp_accounting; install opendp_timeseries[pld]") from None
     width = check.real("discretization", discretization, above=0.0)
     tail = check.real("tail", tail, above=0.0, below=1.0)
-    most = int(min(MAX_POINTS, MAX_LOSS / width))
-    points = bisect_left(range(most), True, key=lambda k: profile(k * width) <= tail)
-    if points == most:
+    limit = int(min(MAX_POINTS, MAX_LOSS / width))
+    points = bisect_left(range(limit), True, key=lambda k: profile(k * width) <= tail)
+    if points == limit:
         raise ValueError(
-            f"the profile is above tail ({tail:g}) up to a loss of {most * width:g}; raise the scale of the noise,"
+            f"the profile is above tail ({tail:g}) up to a loss of {limit * width:g}; raise the scale of the noise,"
             f" the discretization ({width:g}) or the tail"
         )
     points += 1
-    right = np.array([profile(k * width) for k in range(points + 1)])
-    left = [_mirrored(delta, k * width) for k, delta in enumerate(right.tolist())]
+    positive = np.array([profile(k * width) for k in range(points + 1)])
+    negative = [_mirrored(delta, k * width) for k, delta in enumerate(positive.tolist())]
     epsilons = np.arange(-points, points + 1)
-    deltas = np.concatenate([left[:0:-1], right])
+    deltas = np.concatenate([negative[:0:-1], positive])
     hull = _lower_convex_hull(np.exp((epsilons - points) * width), deltas)
     return PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(width, epsilons, hull))
 
@@ -104,7 +104,7 @@ def _mirrored(delta: float, epsilon: float) -> float:
 def _lower_convex_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the values at ``x`` of the largest convex function that is nowhere above ``y``.
 
-    A profile is convex in ``e^ε``, as the least of several bounds need not be: if it is below ``y`` it is below this.
+    The minimum of several bounds need not be convex in ``e^ε``. A profile is: if it is below ``y``, it is below this.
     """
     corners = [0]
     for k in range(1, len(x)):
@@ -115,8 +115,8 @@ def _lower_convex_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArra
             corners.pop()
         corners.append(k)
     hull = np.interp(x, x[corners], y[corners])
-    # Rounded up, by what interpolation from the corner on the left may lose.
-    left = np.repeat(y[corners], np.diff(corners, append=len(x)))
-    hull += 2.0**-50 * left
+    # Round up by what interpolation from the corner on the left may lose.
+    left_corner = np.repeat(y[corners], np.diff(corners, append=len(x)))
+    hull += 2.0**-50 * left_corner
     hull[corners] = y[corners]
     return hull

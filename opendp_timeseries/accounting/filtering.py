@@ -1,8 +1,8 @@
-"""How far individuals move a signal after a circulant filter.
+"""Bounds on how far individuals move a signal after a circulant filter.
 
 A filter that is wide compared with somebody's participation lowers sensitivity, and more so where their steps lie a gap
-apart: the norm of the whole filter alone, as used by Koga et al. (2022), does not show it. All sums over taps are sums
-of integers, in the unit ``2**-resolution_bits``, and every result is rounded up. Proofs: docs/proofs/filters.md, and
+apart: the norm of the filter matrix, as used by Koga et al. (2022), does not show it. All sums over taps are sums of
+integers, in the unit ``2**-resolution_bits``, and every result is rounded up. Proofs: docs/proofs/filters.md, and
 docs/proofs/separated_steps.md.
 """
 
@@ -28,10 +28,14 @@ __all__ = [
     "filtered_influence",
     "gain",
     "is_symmetric_decreasing",
-    "most_apart",
+    "max_separated_steps",
     "norm_bounds",
     "row_sum",
 ]
+
+
+#: Integers, as int64 or, where that may overflow, as Python's.
+Integers = NDArray[Any]
 
 
 class Taps(Protocol):
@@ -49,7 +53,7 @@ class Taps(Protocol):
         """Binary places of the taps."""
 
     def __hash__(self) -> int:
-        """What depends on the taps alone is cached."""
+        """Hash the taps: results that depend on them alone are cached."""
 
 
 def is_symmetric_decreasing(numerators: NDArray[np.int64]) -> bool:
@@ -61,14 +65,14 @@ def is_symmetric_decreasing(numerators: NDArray[np.int64]) -> bool:
 
 
 def filtered_influence(influence: Influence, kernel: Taps, panel_size: int = 1) -> Influence:
-    """Return the influence on a filtered signal, given that on the signal, of the same individuals.
+    """Return the influence on a filtered signal of individuals with a given influence on the signal.
 
-    A majorant survives a symmetric decreasing kernel, and with a gap every kernel has one. The gap itself is used up.
+    A majorant survives a symmetric decreasing kernel; with a gap, every kernel yields one. The gap itself is lost.
 
     :param panel_size: number of series in the signal, each as long as the kernel and filtered by itself.
     """
-    one = _of_one(replace(influence, individuals=1), kernel, panel_size)
-    return replace(one, individuals=influence.individuals)
+    single = _single_influence(replace(influence, individuals=1), kernel, panel_size)
+    return replace(single, individuals=influence.individuals)
 
 
 def _times(value: Fraction | float, factor: Fraction) -> float:
@@ -80,18 +84,18 @@ def _times_root(value: float, square: Fraction) -> float:
 
 
 @lru_cache(maxsize=32)
-def _of_one(influence: Influence, kernel: Taps, panel_size: int) -> Influence:
+def _single_influence(influence: Influence, kernel: Taps, panel_size: int) -> Influence:
     size, unit = len(kernel.numerators), Fraction(1, 2**kernel.resolution_bits)
-    apart = min(influence.l0_apart, most_apart(size, influence.gap))
-    steps = min(influence.l0, 2 * apart if influence.replaced else apart)
+    separated = min(influence.l0_separated, max_separated_steps(size, influence.gap))
+    steps = min(influence.l0, 2 * separated if influence.replaced else separated)
     largest = _magnitudes(kernel)[:steps].tolist()
     _, norm = norm_bounds(kernel)
     # ‖Av‖₂² = v_S' G v_S with G a principal submatrix of A'A, whose rows hold the autocorrelation at `steps`
     # different shifts: its top eigenvalue is at most its largest absolute row sum (Gershgorin).
     shifts = _autocorrelation(kernel)
     top = int(np.sort(shifts)[::-1][:steps].sum())
-    if influence.gap > 1 and apart > 0:
-        top = min(top, _halves(influence, kernel) * row_sum(shifts, influence.gap, apart))
+    if influence.gap > 1 and separated > 0:
+        top = min(top, _halves(influence, kernel) * row_sum(shifts, influence.gap, separated))
     l2 = _times_root(influence.l2, min(norm**2, top * unit**2))
     # Every |(Av)_t| takes at most `steps` taps: all of them times linf, or Cauchy-Schwarz.
     linf = min(
@@ -99,7 +103,7 @@ def _of_one(influence: Influence, kernel: Taps, panel_size: int) -> Influence:
         _times_root(influence.l2, sum(q * q for q in largest) * unit**2),
     )
     l1 = _times(influence.l1_norm(), gain(kernel))
-    carried = _carried(influence, kernel, panel_size)
+    carried = _filtered_majorant(influence, kernel, panel_size)
     l0 = min(panel_size * size, influence.l0 * len(_magnitudes(kernel)))
     if carried is None:
         return Influence(l0=l0, l2=l2, linf=linf, l1=l1)
@@ -110,32 +114,32 @@ def _of_one(influence: Influence, kernel: Taps, panel_size: int) -> Influence:
 
 
 def _halves(influence: Influence, kernel: Taps) -> int:
-    """Return how often the bound for steps that lie apart counts.
+    """Return how many halves of an individual's change the bound for separated steps must add up: 1 or 2.
 
-    The halves of those replaced are not negative, so taps of one sign make them work against each other.
+    Both halves of a replacement are non-negative, so behind taps of one sign they cancel rather than add up.
     """
     return 2 if influence.replaced and kernel.numerators.min() < 0 < kernel.numerators.max() else 1
 
 
-def _carried(influence: Influence, kernel: Taps, panel_size: int) -> tuple[NDArray[np.float64], float] | None:
-    """Return the majorant after the filter, and its Euclidean norm, rounded up; None if nothing is known of it."""
-    given = influence.majorant
-    fits = given is not None and (panel_size == 1 or len(given.values) <= len(kernel.numerators))
-    block = given is not None and fits and is_symmetric_decreasing(kernel.numerators)
-    apart = influence.gap > 1 and 0 < influence.linf < math.inf
-    if not (block or apart):
+def _filtered_majorant(influence: Influence, kernel: Taps, panel_size: int) -> tuple[NDArray[np.float64], float] | None:
+    """Return the majorant after the filter, and its Euclidean norm, rounded up; None if there is no majorant."""
+    majorant = influence.majorant
+    fits = majorant is not None and (panel_size == 1 or len(majorant.values) <= len(kernel.numerators))
+    block = majorant is not None and fits and is_symmetric_decreasing(kernel.numerators)
+    has_gap = influence.gap > 1 and 0 < influence.linf < math.inf
+    if not (block or has_gap):
         return None
-    if given is not None and not len(given.values):
-        return given.values, 0.0
+    if majorant is not None and not len(majorant.values):
+        return majorant.values, 0.0
     # Round `a` up to a grid on which the convolution is exact: integers up to 2**(room's bits - 1) <= room.
-    # Counts lie on it already, as does the output of one filter at the usual resolution.
+    # Counts, and the output of one filter at the usual resolution, lie on this grid already.
     room = (EXACT - 1) // (_total(kernel) * _halves(influence, kernel))
-    largest = influence.linf if given is None else given.values[0]
+    largest = influence.linf if majorant is None else majorant.values[0]
     places = min(room.bit_length() - 1 - math.frexp(largest)[1], 900)
     bounds = []
-    if given is not None and block:
-        bounds.append(_rearranged(_in_units(given.values[: len(kernel.numerators)], places), kernel))
-    if apart:
+    if majorant is not None and block:
+        bounds.append(_rearranged(_in_units(majorant.values[: len(kernel.numerators)], places), kernel))
+    if has_gap:
         step = int(_in_units(min(influence.linf, largest), places))
         every = math.ceil(influence.l1_norm() * Fraction(2) ** places)
         bounds.append([step * tap for tap in _separated(influence, kernel, panel_size, every / step)])
@@ -147,14 +151,16 @@ def _carried(influence: Influence, kernel: Taps, panel_size: int) -> tuple[NDArr
         return values, up_sqrt(sum(y * y for y in integers) / Fraction(4) ** scale)
 
 
-def _in_units(values: Any, places: int) -> Any:
+def _in_units(values: NDArray[np.float64] | float, places: int) -> NDArray[np.float64]:
     return np.maximum(np.ceil(np.ldexp(values, places)), 1.0)  # at least 1, should the scaling underflow
 
 
 def _rearranged(units: NDArray[np.float64], kernel: Taps) -> list[int]:
-    """Return the integers after a symmetric decreasing filter, descending, for at most as many as it has taps.
+    """Return the magnitudes that ``units`` lead to after a symmetric decreasing filter, as descending integers.
 
     The worst vector has its magnitudes on the cycle in the order 0, 1, -1, 2, -2, …, the largest in the middle.
+
+    :param units: at most as many magnitudes as there are taps, descending.
     """
     order = np.arange(1, len(units) + 1)
     signal = np.zeros(len(kernel.numerators))
@@ -164,22 +170,24 @@ def _rearranged(units: NDArray[np.float64], kernel: Taps) -> list[int]:
 
 
 def _separated(influence: Influence, kernel: Taps, panel_size: int, every: float) -> list[int]:
-    """Return magnitudes after the filter of steps that lie apart, descending, in units of a tap and the largest change.
+    """Return bounds on the magnitudes that separated steps lead to after the filter, descending.
 
-    Entry by entry they are at most these: two for each step and distance to it, one for the step itself.
+    They are in units of a tap times the largest change: two entries for each step and distance to it, one for the step
+    itself.
 
-    :param every: sum of the magnitudes before the filter, in units of the largest: times all taps, the list ends there.
+    :param every: sum of the magnitudes before the filter, in units of the largest; times the sum of all taps it bounds
+        the sum of the list, which ends there.
     """
     size, halves = len(kernel.numerators), _halves(influence, kernel)
-    apart = most_apart(size, influence.gap)
-    steps = min(influence.l0_apart, panel_size * apart)
-    sums = comb_sums(np.abs(kernel.numerators), influence.gap, min(steps, apart))
+    per_cycle = max_separated_steps(size, influence.gap)
+    steps = min(influence.l0_separated, panel_size * per_cycle)
+    sums = comb_sums(np.abs(kernel.numerators), influence.gap, min(steps, per_cycle))
     sums = halves * np.minimum(sums, int(_magnitudes(kernel)[:steps].sum()))
     sides = (2 if influence.replaced and halves == 1 else 1) * steps * np.minimum(np.arange(1, len(sums) + 1), 2)
     order = np.argsort(-sums, kind="stable")
     ends = np.minimum(np.cumsum(sides[order]), panel_size * size)
     copies = np.diff(ends, prepend=0)
-    # Beyond the sum of all magnitudes the list adds nothing, and may be long.
+    # Beyond the bound on its sum the list adds nothing, and may be long.
     sum_so_far = np.cumsum(sums[order].astype(np.float64) * copies)
     enough = 1 + int(np.searchsorted(sum_so_far, 1.001 * every * _total(kernel)))
     values = np.repeat(sums[order][:enough], copies[:enough])
@@ -187,11 +195,11 @@ def _separated(influence: Influence, kernel: Taps, panel_size: int, every: float
 
 
 def _least(bounds: list[list[int]]) -> list[int]:
-    """Return descending integers of which, for every ``j``, the first ``j`` sum to the least of the bounds."""
+    """Return descending integers whose prefix sums are the least of those of the bounds."""
     if len(bounds) == 1:
         return bounds[0]
-    most = max(map(len, bounds))
-    sums = zip(*(accumulate(chain(bound, repeat(0, most - len(bound)))) for bound in bounds), strict=True)
+    length = max(map(len, bounds))
+    sums = zip(*(accumulate(chain(bound, repeat(0, length - len(bound)))) for bound in bounds), strict=True)
     least = list(map(min, sums))
     return [now - before for before, now in pairwise([0, *least]) if now > before]
 
@@ -217,45 +225,48 @@ def energy(kernel: Taps) -> Fraction:
 
 
 @lru_cache(maxsize=16)
-def _autocorrelation(kernel: Taps) -> NDArray[Any]:
-    """Return the magnitudes of ``R_m = sum_t q_t q_(t+m)`` in squared units, exactly, by shift."""
+def _autocorrelation(kernel: Taps) -> Integers:
+    """Return ``|R_m|`` for ``R_m = sum_t q_t q_(t+m)`` in squared units, exactly, indexed by the shift ``m``."""
     total, taps = _total(kernel), kernel.numerators
     width = 53 - total.bit_length()  # digits below 2**width keep the product exact
     if width < 1:
-        # All that is used are sums with R_0 among them, and the sum of all |R_m| is at most this.
+        # Callers use only sums that include R_0, and the sum of all |R_m| is at most this.
         return np.array([total**2] + [0] * (len(taps) - 1), dtype=object)
     mirrored = np.roll(taps[::-1], 1)
     shifts = np.zeros(len(taps), dtype=np.int64 if total**2 < 2**62 else object)
-    rest, place = np.abs(taps), 0
-    while rest.any():
-        digits = np.sign(taps) * (rest & (2**width - 1))
+    remainder, place = np.abs(taps), 0
+    while remainder.any():
+        digits = np.sign(taps) * (remainder & (2**width - 1))
         part = circulant_product(digits.astype(np.float64), mirrored).astype(np.int64)
         shifts += part.astype(shifts.dtype) * 2**place
-        rest, place = rest >> width, place + width
+        remainder, place = remainder >> width, place + width
     return np.abs(shifts)
 
 
 @lru_cache(maxsize=16)
 def norm_bounds(kernel: Taps) -> tuple[Fraction, Fraction]:
     """Return a lower and an upper bound on ``max|ĥ|``: equal unless the taps have both signs."""
-    most, taps = gain(kernel), kernel.numerators
+    upper, taps = gain(kernel), kernel.numerators
     if taps.min() >= 0 or taps.max() <= 0:
-        return most, most  # attained at frequency 0
+        return upper, upper  # attained at frequency 0
     size = len(taps)
     # The transform of a length with a large prime factor is itself a convolution, of the taps with a chirp
     # of at most 4T points and 2T magnitudes of 1.
     error = fft_error(4 * size) * math.sqrt(2.0 * size) * math.sqrt(up_fraction(energy(kernel)))
     largest = float(np.abs(np.fft.rfft(np.ldexp(taps.astype(np.float64), -kernel.resolution_bits))).max())
-    return Fraction(max(largest - error, 0.0)), min(most, Fraction(largest + error))
+    return Fraction(max(largest - error, 0.0)), min(upper, Fraction(largest + error))
 
 
-def most_apart(size: int, gap: int) -> int:
-    """Return how many steps of a cycle can lie a gap apart."""
+def max_separated_steps(size: int, gap: int) -> int:
+    """Return the largest number of steps on a cycle that lie a gap apart."""
     return max(size // gap, 1)
 
 
 def envelope(magnitudes: NDArray[Any]) -> NDArray[Any]:
-    """Return the largest of ``T`` magnitudes by shift at each circular distance ``0 … ⌊T/2⌋`` or a larger one."""
+    """Return, for each circular distance ``0 … ⌊T/2⌋``, the largest magnitude at that distance or beyond.
+
+    :param magnitudes: ``T`` magnitudes, by shift.
+    """
     mirrored = np.roll(magnitudes[::-1], 1)
     inwards = np.maximum(magnitudes, mirrored)[: len(magnitudes) // 2 + 1][::-1]
     largest: NDArray[Any] = np.maximum.accumulate(inwards)
@@ -263,37 +274,39 @@ def envelope(magnitudes: NDArray[Any]) -> NDArray[Any]:
 
 
 def row_sum(magnitudes: NDArray[Any], gap: int, steps: int) -> Any:
-    """Return the most that ``T`` magnitudes by shift sum to over the differences of one of so many steps to all.
+    """Return the largest sum of magnitudes over the shifts from one of ``steps`` separated steps to all of them.
 
-    Weights that do not decrease with the distance are replaced by their envelope; of integers the sum is exact.
+    Magnitudes that do not decrease with the distance are replaced by their envelope. The sum of integers is exact.
+
+    :param magnitudes: ``T`` magnitudes, by shift.
     """
-    # The k-th step clockwise lies at least k gaps away, and at least n - k gaps the other way round.
+    # The k-th step clockwise lies at least k gaps away, and at least steps - k gaps the other way round.
     k = np.arange(1, steps)
     neighbours = envelope(magnitudes)[gap * np.minimum(k, steps - k)]
     return sum(neighbours.tolist(), *magnitudes[:1].tolist())
 
 
-def comb_sums(magnitudes: NDArray[np.int64], gap: int, steps: int) -> NDArray[Any]:
-    """Return the most that ``T`` taps sum to over so many steps, by the distance ``0 … ⌊T/2⌋`` of the nearest one.
+def comb_sums(magnitudes: NDArray[np.int64], gap: int, steps: int) -> Integers:
+    """Return the largest sum of ``T`` taps over ``steps`` separated steps, by the distance ``d`` of the nearest.
 
-    Seen from any step they lie at least ``d, d + gap, d + 2·gap, …`` away on one side, and ``gap − d, 2·gap − d, …`` on
-    the other: two combs.
+    Seen from any place they lie at least ``d, d + gap, d + 2·gap, …`` away on one side, and ``gap − d, 2·gap − d, …``
+    on the other: two combs. ``d`` runs over ``0 … ⌊T/2⌋``.
     """
     weights = envelope(magnitudes)
     nearest = np.arange(len(weights))
-    # On the other side, the nearest is no nearer, and the two are a gap apart.
+    # The nearest step on the other side is no nearer, and a gap away from the first.
     opposite = np.minimum(np.maximum(nearest, gap - nearest), len(weights) - 1)
-    sums: NDArray[Any] = _combs(weights, gap, steps - steps // 2) + _combs(weights, gap, steps // 2)[opposite]
+    sums: Integers = _combs(weights, gap, steps - steps // 2) + _combs(weights, gap, steps // 2)[opposite]
     return sums
 
 
-def _combs(weights: NDArray[Any], gap: int, teeth: int) -> NDArray[Any]:
-    """Return ``Σ_{k < teeth} weights[d + k·gap]`` for every ``d``; beyond the end, there are no steps."""
+def _combs(weights: Integers, gap: int, teeth: int) -> Integers:
+    """Return ``Σ_{k < teeth} weights[d + k·gap]`` for every ``d``; weights beyond the end are 0."""
     rows = -(-len(weights) // gap)
     table = np.zeros((rows, gap), dtype=np.int64 if int(weights[0]) * rows < 2**62 else object)
     table.flat[: len(weights)] = weights
     sums = np.cumsum(table[::-1], axis=0)[::-1]
     beyond = np.zeros_like(sums)
     beyond[: max(rows - teeth, 0)] = sums[teeth:]
-    within: NDArray[Any] = sums - beyond
+    within: Integers = sums - beyond
     return within.ravel()[: len(weights)]

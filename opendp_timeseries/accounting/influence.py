@@ -1,7 +1,7 @@
-"""How far individuals can move a signal: the distance that amplification by subsampling needs.
+"""Bounds on how far individuals move a signal: the distance that amplification by subsampling needs.
 
-An ℓ2 norm does not tell whether somebody sits in one step or is spread over many, and subsampling protects the second
-far better. Proof: docs/proofs/foundations.md.
+An ℓ2 norm does not distinguish somebody in a single step from somebody spread over many, whom subsampling protects far
+better. Proof: docs/proofs/foundations.md.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +31,7 @@ __all__ = [
     "totals_influence",
 ]
 
-#: In which norm individuals can be weighed down.
+#: The norms in which individuals can be downweighted.
 NORMS: Final = ("l2", "l1")
 
 
@@ -42,7 +42,7 @@ class Majorant:
     ``a`` majorises ``v`` if, for every ``k``, the sum of the ``k`` largest ``|v_t|`` is at most ``a[0] + … + a[k-1]``
     (weak majorisation; docs/proofs/filters.md).
 
-    :param values: positive and descending; zeros beyond the end are understood.
+    :param values: non-negative and descending; zeros at the end are dropped.
     """
 
     values: NDArray[np.float64]
@@ -53,12 +53,12 @@ class Majorant:
             raise ValueError("a majorant must be one row of finite, non-negative numbers")
         if np.any(np.diff(values) > 0):
             raise ValueError("a majorant must be in descending order; sort it first")
-        # An array over bytes can never be made writeable again: the law of an influence is cached.
+        # An array over bytes can never be made writeable: the law of an influence is cached.
         values = np.frombuffer(values[values > 0].tobytes(), dtype=np.float64)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "_hash", hash(values.tobytes()))
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return Majorant, (self.values,)
 
     def __hash__(self) -> int:
@@ -68,7 +68,7 @@ class Majorant:
         return isinstance(other, Majorant) and np.array_equal(self.values, other.values)
 
     def __le__(self, other: Majorant) -> bool:
-        """Entry by entry, which implies weak majorisation and needs no rounding."""
+        """Compare entry by entry, which implies weak majorisation and needs no rounding."""
         n = len(self.values)
         return n <= len(other.values) and bool(np.all(self.values <= other.values[:n]))
 
@@ -77,9 +77,9 @@ class Majorant:
 
 
 def _exact_sum(values: NDArray[np.float64], power: int) -> Fraction:
-    """Return the exact sum of powers of numbers of which many are equal."""
-    found, counts = np.unique(values, return_counts=True)
-    powers = [n * Fraction(one) ** power for one, n in zip(found.tolist(), counts.tolist(), strict=True)]
+    """Return the exact sum of powers of numbers, many of which are equal."""
+    numbers, counts = np.unique(values, return_counts=True)
+    powers = [n * Fraction(number) ** power for number, n in zip(numbers.tolist(), counts.tolist(), strict=True)]
     return sum(powers, Fraction())
 
 
@@ -94,24 +94,23 @@ def _as_floats(values: ArrayLike) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Influence:
-    """How far two signals of ``T`` steps are apart: a distance, partially ordered.
+    """Bound on the difference between two signals of ``T`` steps: a partially ordered distance.
 
-    They differ by a sum of vectors, one for each individual, in the signal's unit. That of somebody replaced, who
-    leaves some steps and enters others, is a difference of two non-negative ones, each with gap, key cap and at most
-    half of ``l0`` non-zero entries.
+    The signals differ by a sum of vectors, one change per individual, in the signal's unit. A replaced individual
+    leaves some steps and enters others: their change is a difference of two non-negative halves, each with gap, key cap
+    and at most half of ``l0`` non-zero entries.
 
-    Influences that cannot be compared compare as False both ways, so a compositor that was built for one never lets the
-    other pass.
+    Incomparable influences compare as False both ways, so a compositor built for one never accepts the other.
 
-    :param l0: most non-zero entries of one individual's change.
+    :param l0: largest number of non-zero entries of one individual's change.
     :param l2: its largest Euclidean norm.
     :param linf: its largest magnitude.
     :param individuals: number of individuals that differ.
-    :param majorant: its magnitude majorant, if one is known.
+    :param majorant: its magnitude majorant, if known.
     :param gap: least distance of two of its non-zero entries, around the cycle of each series; 1 means none.
-    :param replaced: whether gap and key cap hold for the two halves only; without either it is False.
-    :param key_cap: most series in which it is not zero at one step; None means all.
-    :param l1: its largest sum of magnitudes, where the other numbers do not say it: see ``l1_norm()``.
+    :param replaced: True if gap and key cap hold for the two halves only; False without gap and key cap.
+    :param key_cap: largest number of series in which it is not zero at one step; None means all.
+    :param l1: its largest sum of magnitudes, if smaller than what the other numbers imply: see ``l1_norm()``.
     :param squared: square of the Euclidean norm, where ``l2`` had to be rounded up; None if it is that of ``l2``.
     """
 
@@ -131,10 +130,10 @@ class Influence:
             object.__setattr__(self, name, check.integer(name, getattr(self, name), minimum=minimum))
         if self.key_cap is not None:
             object.__setattr__(self, "key_cap", check.integer("key_cap", self.key_cap, minimum=1))
-        object.__setattr__(self, "replaced", bool(self.replaced) and self._has_halves)
+        object.__setattr__(self, "replaced", bool(self.replaced) and self._is_separated)
         for name in ("l1", "l2", "linf"):
             value = getattr(self, name)
-            if value != math.inf:  # a bound that says nothing
+            if value != math.inf:  # infinity is no bound
                 number = check.real(name, value, minimum=0.0)
                 # A fraction or a large integer becomes a float from above.
                 object.__setattr__(self, name, up(number) if number < value else number)
@@ -147,13 +146,13 @@ class Influence:
             object.__setattr__(self, "squared", squared if says_more else None)
 
     @property
-    def _has_halves(self) -> bool:
-        """Whether anything is known that holds for the halves of an individual who is replaced."""
+    def _is_separated(self) -> bool:
+        """True if a gap or a key cap bounds the halves of a replaced individual."""
         return self.gap > 1 or self.key_cap is not None
 
     @property
-    def l0_apart(self) -> int:
-        """Most non-zero entries of a vector to which gap and key cap apply: ``l0``, or half of it if replaced."""
+    def l0_separated(self) -> int:
+        """Largest number of non-zero entries to which gap and key cap apply: ``l0``, or half of it if replaced."""
         return self.l0 // 2 if self.replaced else self.l0
 
     @property
@@ -164,7 +163,7 @@ class Influence:
         return math.inf if self.l2 == math.inf else Fraction(self.l2) ** 2
 
     def l1_norm(self) -> Fraction | float:
-        """Return the least bound on the sum of the magnitudes of one individual's change; infinity if there is none."""
+        """Return the least bound on the sum of magnitudes of one individual's change; infinity if there is none."""
         if self.l0 == 0:
             return Fraction(0)
         bounds = [Fraction(self.l1)] if self.l1 < math.inf else []
@@ -176,9 +175,9 @@ class Influence:
             bounds.append(Fraction(root))
         return min(bounds, default=math.inf)
 
-    # Not a dataclass's own `order=True`: tuples compare otherwise, and (5, 100, 100) is less than (10, 3, 1).
-    # For >= and > Python asks the other side.
-    def __le__(self, other: Any) -> bool:
+    # Not `order=True`, which compares tuples: (5, 100, 100) would be less than (10, 3, 1).
+    # For >= and > Python calls the other operand's <= and <.
+    def __le__(self, other: object) -> bool:
         if not isinstance(other, Influence):
             return NotImplemented
         return (
@@ -189,38 +188,38 @@ class Influence:
             and self.linf <= other.linf
             and self.l1 <= other.l1
             and (other.majorant is None or (self.majorant is not None and self.majorant <= other.majorant))
-            and (not other._has_halves or self._lies_apart_as(other))
+            and (not other._is_separated or self._is_separated_like(other))
         )
 
-    def _lies_apart_as(self, other: Influence) -> bool:
-        """Whether every vector with this gap and key cap has the other's; a whole vector may stand for a half."""
-        halves = self.replaced <= other.replaced and self.l0_apart <= other.l0_apart
-        few = other.key_cap is None or (self.key_cap is not None and self.key_cap <= other.key_cap)
-        return self.gap >= other.gap and few and halves
+    def _is_separated_like(self, other: Influence) -> bool:
+        """Return whether this gap and key cap imply the other's; a vector may count as a half of a replacement."""
+        halves = self.replaced <= other.replaced and self.l0_separated <= other.l0_separated
+        keys = other.key_cap is None or (self.key_cap is not None and self.key_cap <= other.key_cap)
+        return self.gap >= other.gap and keys and halves
 
-    def __lt__(self, other: Any) -> bool:
+    def __lt__(self, other: object) -> bool:
         return self <= other and self != other if isinstance(other, Influence) else NotImplemented
 
     def __repr__(self) -> str:
-        many = "" if self.individuals == 1 else f", individuals={self.individuals}"
-        apart = "" if self.gap == 1 else f", gap={self.gap}"
-        apart += "" if self.key_cap is None else f", key_cap={self.key_cap}"
-        apart += ", replaced=True" if self.replaced else ""
-        return f"Influence(l0={self.l0}, l2={printed_up(self.l2)}, linf={printed_up(self.linf)}{many}{apart})"
+        individuals = "" if self.individuals == 1 else f", individuals={self.individuals}"
+        details = "" if self.gap == 1 else f", gap={self.gap}"
+        details += "" if self.key_cap is None else f", key_cap={self.key_cap}"
+        details += ", replaced=True" if self.replaced else ""
+        return f"Influence(l0={self.l0}, l2={printed_up(self.l2)}, linf={printed_up(self.linf)}{individuals}{details})"
 
 
 class Reach(NamedTuple):
-    """How far individuals can get in what is read of them, before they are weighted: all that a sensitivity needs.
+    """Limits on the events of individuals before weighting: all that a sensitivity depends on.
 
-    :param individuals: how many are added or removed, or replaced.
-    :param step_cap: most events of one of them in one step.
-    :param size: entries: ``T`` steps of the grid, in each series.
+    :param individuals: number of individuals added or removed, or replaced.
+    :param step_cap: most events of one individual in one step.
+    :param size: number of entries: ``T`` steps of the grid, in each series.
     :param replaced: True if individuals are replaced.
-    :param gap: least distance of two steps of one of them, around the cycle of each series; 1 is none.
+    :param gap: least distance of two steps of one individual, around the cycle of each series; 1 is none.
     :param series: number of series, each with the same number of steps.
-    :param key_cap: most series in which one of them is at one step; None means all.
-    :param periods: if individuals are read in each period by itself: how many steps the periods have, at most, in which
-        one individual differs. Steps of two periods may lie close together.
+    :param key_cap: most series in which one individual is at one step; None means all.
+    :param periods: if each period is read by itself: upper bounds on the steps of the periods in which one individual
+        differs. Steps of two periods may lie close together.
     """
 
     individuals: int
@@ -233,13 +232,13 @@ class Reach(NamedTuple):
     periods: Sequence[int] | None = None
 
     def steps(self) -> list[int]:
-        """Return in how many steps one individual can be in each of the periods, over all series."""
+        """Return the largest number of steps of one individual in each period, over all series."""
         # On a cycle of T steps at most ⌊T/gap⌋ lie a gap apart; on L consecutive steps of it at most ⌈L/gap⌉.
         length = self.size // self.series
-        around = length // check.integer("gap", self.gap, minimum=1, maximum=length)
-        few = self.series if self.key_cap is None else self.key_cap
+        per_cycle = length // check.integer("gap", self.gap, minimum=1, maximum=length)
+        keys = self.series if self.key_cap is None else self.key_cap
         lengths = (length,) if self.periods is None else self.periods
-        return [min(self.series * min(-(-steps // self.gap), around), few * steps) for steps in lengths]
+        return [min(self.series * min(-(-steps // self.gap), per_cycle), keys * steps) for steps in lengths]
 
 
 def count_influence(
@@ -260,22 +259,22 @@ def count_influence(
     The other parameters are those of a ``Reach``.
 
     :param participation_cap: steps in which one individual counts in full, in each period.
-    :param norm: ``"l2"`` or ``"l1"``, in which all steps of an individual are weighed down to the cap; None if those
+    :param norm: ``"l2"`` or ``"l1"``, in which all steps of an individual are downweighted to the cap; None if steps
         beyond it are dropped.
     """
     if norm is not None:
         check.choice("norm", norm, NORMS)
-    # Somebody replaced leaves up to I steps and enters up to I others, and entries of the difference stay within ±M.
-    most = Reach(individuals, step_cap, size, replaced, gap, series, key_cap, periods).steps()
-    # An individual who is weighed down keeps all steps, and weighs no more than I of them.
-    full = sum(min(participation_cap, steps) for steps in most)
-    cap = full if norm is None else sum(most)
+    # A replaced individual leaves up to I steps and enters up to I others; entries of the difference stay within ±M.
+    steps_by_period = Reach(individuals, step_cap, size, replaced, gap, series, key_cap, periods).steps()
+    # A downweighted individual keeps all steps, with the norm of I of them.
+    full = sum(min(participation_cap, steps) for steps in steps_by_period)
+    cap = full if norm is None else sum(steps_by_period)
     halves = 2 if replaced else 1
     l0, full = min(halves * cap, size), min(halves * full, size)
-    halves_fit = not replaced or 2 * cap <= size  # or else half of l0 is less than somebody replaced can have left
+    halves_fit = not replaced or 2 * cap <= size  # else half of l0 is less than a replaced individual may have left
     linf = up_fraction(step_cap)
-    # For individuals weighed down in ℓ2, the norm and the largest entry say all that a majorant could.
-    known = math.isfinite(linf) and (norm != "l2" or l0 == full)
+    # For individuals downweighted in ℓ2, a majorant adds nothing to the norm and the largest entry.
+    has_majorant = math.isfinite(linf) and (norm != "l2" or l0 == full)
     squared = Fraction(step_cap**2 * full)
     return Influence(
         l0=l0,
@@ -283,7 +282,7 @@ def count_influence(
         squared=None if l0 == full else squared,
         linf=linf,
         individuals=individuals,
-        majorant=Majorant(np.full(full, linf)) if known else None,
+        majorant=Majorant(np.full(full, linf)) if has_majorant else None,
         gap=gap if periods is None or len(periods) <= 1 else 1,
         replaced=replaced,
         key_cap=key_cap if key_cap is not None and key_cap < series and halves_fit else None,
@@ -293,26 +292,27 @@ def count_influence(
 def pooled_influence(
     reach: Reach, *, participation_cap: int, longest: int, totals: Sequence[int], entries: int
 ) -> Influence:
-    """Return the influence on totals over time of a count that weighs people down in ℓ1 (docs/proofs/scaling.md).
+    """Return the influence on totals over time of a count that is downweighted in ℓ1 (docs/proofs/scaling.md).
 
-    :param reach: in the count of each step.
+    :param reach: limits on events in the count of each step.
     :param participation_cap: steps in which one individual counts in full, in each period.
     :param longest: steps of the longest total.
-    :param totals: how many totals of a series the periods have, at most, in which one individual differs.
+    :param totals: upper bounds on the totals per series in the periods in which one individual differs.
     :param entries: of the result: totals in each series.
     """
-    most, step_cap, halves = reach.steps(), reach.step_cap, 2 if reach.replaced else 1
-    # The worst are there all the time in as few totals as hold what they may add.
-    each = -(-longest // reach.gap)
-    sums = [min(participation_cap, steps) for steps in most]
-    parts = np.concatenate([*(np.full(own // each, each) for own in sums), [own % each for own in sums]])
+    steps_by_period, step_cap, halves = reach.steps(), reach.step_cap, 2 if reach.replaced else 1
+    # The worst individuals fill as few totals as hold their limit.
+    per_total = -(-longest // reach.gap)
+    limits = [min(participation_cap, steps) for steps in steps_by_period]
+    full = [np.full(limit // per_total, per_total) for limit in limits]
+    parts = np.concatenate([*full, [limit % per_total for limit in limits]])
     parts = np.sort(np.repeat(parts, halves))[: -entries - 1 : -1]
     numbers, counts = np.unique(parts[parts > 0], return_counts=True)
     values = [step_cap * number for number in numbers.tolist()]
     squared = Fraction(sum(value**2 * n for value, n in zip(values, counts.tolist(), strict=True)))
     linf = up_fraction(values[-1])
     descending = np.repeat([up_fraction(value) for value in values], counts)[::-1]
-    l0 = sum(min(steps, reach.series * own) for steps, own in zip(most, totals, strict=True))
+    l0 = sum(min(steps, reach.series * count) for steps, count in zip(steps_by_period, totals, strict=True))
     return Influence(
         l0=min(halves * l0, entries),
         l2=up_sqrt(squared),
@@ -324,12 +324,12 @@ def pooled_influence(
 
 
 def tiers_influence(influence: Influence, largest: float, series: int) -> Influence:
-    """Return the influence on tiers, given that on one series of people weighed down (docs/proofs/scaling.md).
+    """Return the influence on tiers, given that on a downweighted series (docs/proofs/scaling.md).
 
-    An individual's vector ``x`` of the one series becomes ``w_k·x`` in tier ``k``, and all of these together are
-    no longer than ``x`` weighed down.
+    An individual's vector ``x`` becomes ``w_k·x`` in tier ``k``; all tiers together are no longer than ``x`` is after
+    downweighting.
 
-    :param largest: weight that anybody has in any tier, at most 1.
+    :param largest: the largest weight in any tier, at most 1.
     :param series: number of tiers.
     """
     linf, squared = influence.linf, influence.l2_squared
@@ -345,14 +345,14 @@ def tiers_influence(influence: Influence, largest: float, series: int) -> Influe
 
 
 def grouped_influence(reach: Reach, *, first: int, entries: int) -> Influence:
-    """Return the influence on tiers of a panel and groups of it, in one norm (docs/proofs/groups.md).
+    """Return the influence on tiers of a panel and its groups, under a common norm (docs/proofs/groups.md).
 
-    :param reach: in the count of each key and step.
-    :param first: the first tier, down to which the norm of everybody is brought.
+    :param reach: limits on events in the count of each key and step.
+    :param first: the end of the first tier, to whose norm everybody is reduced.
     :param entries: of the result: steps of all keys and groups, in each tier.
     """
     square = first * reach.step_cap**2
-    # Somebody at several keys at once can have all of it in a single step, so that a short period bounds nothing.
+    # Somebody at several keys at once can reach the norm in a single step, so that a short period bounds nothing.
     periods = 1 if reach.periods is None else len(reach.periods)
     squared = Fraction(square * periods * (2 if reach.replaced else 1))
     return Influence(
@@ -361,47 +361,47 @@ def grouped_influence(reach: Reach, *, first: int, entries: int) -> Influence:
 
 
 class Level(NamedTuple):
-    """Groups of series that have no series in common: how many, and the number of series in the largest of them."""
+    """Disjoint groups of series: their number, and the number of series in the largest."""
 
     groups: int
     largest: int
 
 
 def totals_influence(influence: Influence, levels: Sequence[Level], steps: int) -> Influence:
-    """Return the influence on the totals of all groups, one level after the other, given that on a panel.
+    """Return the influence on the totals of all groups, level by level, given that on a panel.
 
     The gap is lost: at neighbouring steps somebody may be in different series of a group. Proof: docs/proofs/totals.md.
 
-    :param levels: at least one; a series is in at most one group of each.
+    :param levels: at least one level; a series is in at most one group of each.
     :param steps: of each series.
     """
-    each = [_of_level(influence, level, steps) for level in levels]
-    squares = [one.l2_squared for one in each]
-    values = [one.majorant.values for one in each if one.majorant is not None]
+    parts = [_level_influence(influence, level, steps) for level in levels]
+    squares = [part.l2_squared for part in parts]
+    values = [part.majorant.values for part in parts if part.majorant is not None]
     return Influence(
-        l0=sum(one.l0 for one in each),
-        l2=math.inf if math.inf in squares else up_sqrt(sum((Fraction(one) for one in squares), Fraction())),
-        linf=max(one.linf for one in each),
+        l0=sum(part.l0 for part in parts),
+        l2=math.inf if math.inf in squares else up_sqrt(sum((Fraction(square) for square in squares), Fraction())),
+        linf=max(part.linf for part in parts),
         individuals=influence.individuals,
-        majorant=Majorant(np.sort(np.concatenate(values))[::-1]) if len(values) == len(each) else None,
+        majorant=Majorant(np.sort(np.concatenate(values))[::-1]) if len(values) == len(parts) else None,
     )
 
 
-def _of_level(influence: Influence, level: Level, steps: int) -> Influence:
+def _level_influence(influence: Influence, level: Level, steps: int) -> Influence:
     l0 = min(influence.l0, level.groups * steps)
     if influence.l2 == math.inf:
         return Influence(l0=l0, l2=math.inf, linf=math.inf)
-    # So many entries of one individual can meet in one total.
-    together = level.largest if influence.key_cap is None else min(level.largest, influence.key_cap)
-    together = max(min(together, influence.l0_apart), 1)
-    squared = together * Fraction(influence.l2_squared)
-    # No entry is above the norm, nor a total (Cauchy-Schwarz).
-    linf = min(up_fraction(together * Fraction(min(influence.linf, influence.l2))), up_sqrt(squared))
+    # Most entries of one individual that meet in one total.
+    overlap = level.largest if influence.key_cap is None else min(level.largest, influence.key_cap)
+    overlap = max(min(overlap, influence.l0_separated), 1)
+    squared = overlap * Fraction(influence.l2_squared)
+    # Neither an entry nor a total is above the norm (Cauchy-Schwarz).
+    linf = min(up_fraction(overlap * Fraction(min(influence.linf, influence.l2))), up_sqrt(squared))
     majorant = None
     if influence.majorant is not None:
-        # What they left and what they entered has opposite signs, and does not add up within a total.
+        # Steps left and steps entered have opposite signs, and do not add up within a total.
         halves = 2 if influence.replaced else 1
-        sums = np.repeat(_sums(influence.majorant.values[: influence.l0_apart], together), halves)
+        sums = np.repeat(_sums(influence.majorant.values[: influence.l0_separated], overlap), halves)
         if np.all(np.isfinite(sums)):
             majorant = Majorant(sums)
             squared = min(squared, _exact_sum(sums, 2))
@@ -410,9 +410,9 @@ def _of_level(influence: Influence, level: Level, steps: int) -> Influence:
     return Influence(l0=l0, l2=l2, squared=None if l2 == math.inf else squared, linf=linf, majorant=majorant)
 
 
-def _sums(values: NDArray[np.float64], together: int) -> NDArray[np.float64]:
-    """Return the sums of ``together`` consecutive entries of a descending row, each rounded up."""
-    blocks = np.append(values, np.zeros(-len(values) % together)).reshape(-1, together)
+def _sums(values: NDArray[np.float64], length: int) -> NDArray[np.float64]:
+    """Return the sums of ``length`` consecutive entries of a descending row, each rounded up."""
+    blocks = np.append(values, np.zeros(-len(values) % length)).reshape(-1, length)
     rows, places = np.unique(blocks, axis=0, return_inverse=True)  # in a count, nearly all are equal
     sums = np.array([up_fraction(sum(map(Fraction, row), Fraction())) for row in rows.tolist()], dtype=np.float64)
     return sums[places.ravel()]

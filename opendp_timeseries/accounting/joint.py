@@ -1,10 +1,10 @@
 """The joint loss of several releases about the same people.
 
 Given their kept steps, which are independent, releases are Gaussian mechanisms at the squared distances ``S_i`` in
-noise of variances ``σ_i²``. So all of them together are one, at ``U = Σ S_i/σ_i²`` in noise of variance 1: their joint
-loss is a law of ``U``, and has the views of any loss. Proof: docs/proofs/several_releases.md.
+noise of variances ``σ_i²``. Together they are one Gaussian mechanism, at ``U = Σ S_i/σ_i²`` in noise of variance 1:
+their joint loss is a law of ``U``, and has the views of any loss. Proof: docs/proofs/several_releases.md.
 
-That is for parameters that are fixed in advance. Where earlier releases may choose caps, sampling and noise, Rényi
+This requires parameters that are fixed in advance. Where earlier releases may choose caps, sampling and noise, Rényi
 divergences of one order add up, as long as the order and a bound on the sum are fixed: a privacy filter (Feldman &
 Zrnic 2021, arXiv:2008.11193). It costs some 7 to 15 percent more noise.
 """
@@ -27,11 +27,11 @@ from opendp_timeseries.accounting.conversions import order_cost, renyi_to_delta
 from opendp_timeseries.accounting.laws import Lattice, Law, multiples, trim
 from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss, SquaredDistance, over_variance
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_array, up_fraction
-from opendp_timeseries.accounting.subsampled import ExtremalLaw, Kept, law_of_reach
+from opendp_timeseries.accounting.subsampled import ExtremalLaw, KeptCount, law_of_reach
 
 __all__ = ["FilteredLoss", "JointLaw", "filter_order", "joint_loss"]
 
-# Sums of at most this many values are formed one by one; others on a lattice of this many points.
+# Sums with at most this many values are enumerated; others are formed on a lattice of this many points.
 _MAX_ATOMS: Final = 2**14
 _POINTS: Final = 2**15
 # Tails of sums are cut below this mass.
@@ -45,18 +45,18 @@ _HOLDS_FROM: Final = 0.5
 
 
 def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True, factor: float = 1.0) -> PrivacyLoss:
-    """Return the loss of several releases about the same people, all of them together.
+    """Return the joint loss of several releases about the same people.
 
-    Each draws its own steps and noise. It is exact for counts without filter of which every step is kept, or that drop
-    what exceeds their cap and of which each step is sampled by itself: attained by somebody who is at the cap in all.
+    Each release draws its own steps and noise. The loss is exact for counts without filter that keep every step, or
+    that drop what exceeds their cap and sample each step by itself: somebody at the cap in all releases attains it.
 
     :param losses: of the single releases, each at its own scale; they may be joint losses themselves.
-    :param adaptive: True if *what* is released, within the influence of each loss, may depend on what earlier releases
-        showed; sampling, scales and influences may not. False if all is fixed before the first release, which makes the
-        joint loss smaller where steps are sampled: of counts that scale, behind filters and of stratified samples.
-    :param factor: by which all scales are multiplied, as :func:`~.calibrate.calibrate` searches for it.
+    :param adaptive: True if *what* is released, within the influence of each loss, may depend on the output of earlier
+        releases; sampling, scales and influences may not. False if all is fixed before the first release. Where steps
+        are sampled, this makes the joint loss of downweighted counts, filtered counts and stratified samples smaller.
+    :param factor: multiplies all scales, as :func:`~.calibrate.calibrate` searches for it.
     :return: a loss at scale 1, whose law is in units of the noise.
-    :raises ValueError: if there are none.
+    :raises ValueError: if there are no losses.
 
     >>> from opendp_timeseries.accounting.influence import count_influence
     >>> from opendp_timeseries.accounting.subsampled import extremal_law
@@ -68,7 +68,7 @@ def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True, factor: 
     given = list(losses)
     if not given:
         raise ValueError("losses must not be empty: there is no release to account for")
-    parts = tuple(part for loss in given for part in _parts(loss, adaptive, factor) if part.loss.law.most > 0)
+    parts = tuple(part for loss in given for part in _parts(loss, adaptive, factor) if part.loss.law.largest > 0)
     if len(parts) <= 1:
         return parts[0].loss if parts else given[0]
     without_noise = (loss for loss, _ in parts if loss.scale == 0)
@@ -76,14 +76,14 @@ def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True, factor: 
 
 
 class _Part(NamedTuple):
-    """One release, and whether what is released may depend on the others."""
+    """A single release, and whether the choice of its signal may depend on the other releases."""
 
     loss: PrivacyLoss
     adaptive: bool
 
 
 def _parts(loss: PrivacyLoss, adaptive: bool, factor: float) -> tuple[_Part, ...]:
-    """Return the single releases of a loss, which may be a joint one, with their scales multiplied."""
+    """Return the single releases of a loss, which may be a joint loss, with their scales multiplied."""
     scale = loss.scale * factor
     if not isinstance(loss.law, JointLaw):
         return (_Part(PrivacyLoss(loss.law, scale), adaptive),)
@@ -92,7 +92,7 @@ def _parts(loss: PrivacyLoss, adaptive: bool, factor: float) -> tuple[_Part, ...
 
 @dataclass(frozen=True, eq=False, repr=False)
 class JointLaw:
-    """The law from above of ``U = Σ S_i/σ_i²``; made by :func:`joint_loss`.
+    """The law of ``U = Σ S_i/σ_i²``, from above, as :func:`joint_loss` makes it.
 
     :param parts: at least two releases, each with noise and some loss.
     """
@@ -101,9 +101,9 @@ class JointLaw:
     holds_from: ClassVar[float] = _HOLDS_FROM  # their own scale is 1
 
     @cached_property
-    def most(self) -> float:
+    def largest(self) -> float:
         """The largest value that ``U`` can take."""
-        squares, scales = np.array([(loss.law.most, loss.scale) for loss, _ in self.parts]).T
+        squares, scales = np.array([(loss.law.largest, loss.scale) for loss, _ in self.parts]).T
         return _fsum(over_variance(squares, scales).tolist()) * _TINY_MARGIN
 
     @cached_property
@@ -113,28 +113,31 @@ class JointLaw:
 
     @cached_property
     def convex(self) -> tuple[Law, ...]:
-        """Laws that bound ``E φ(U)`` for every convex increasing ``φ``; none if no query fixed in advance has any."""
-        if self.most == math.inf:
+        """Laws that bound ``E φ(U)`` for every convex increasing ``φ``; none unless some query is fixed in advance."""
+        if self.largest == math.inf:
             return ()
         return tuple(self._sum(_for_convex, k) for k in range(max(len(_convex(part)) for part in self.parts)))
 
     def refined(self, bound: float, function: object) -> float:
-        """Return ``bound``: nothing better is known."""
+        """Return ``bound``, as no better one is known."""
         return bound
 
     @cached_property
     def log_moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """For Rényi divergences: laws of adaptive queries for convex functions do not hold jointly, but moments do."""
-        if self.most == math.inf or not any(part.adaptive and _convex_alone(part.loss.law) for part in self.parts):
+        """Rates and logarithmic moments, if adaptive queries have laws for convex functions, which do not hold jointly.
+
+        Moments do.
+        """
+        if self.largest == math.inf or not any(part.adaptive and _convex_alone(part.loss.law) for part in self.parts):
             return None
-        rates = _RATES / self.most
+        rates = _RATES / self.largest
         return rates, self.log_moment(rates, 1.0) * (1 + 1e-12)
 
     def log_moment(self, rates: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-        """Return ``log E exp(rate·U/scale²)``: the sum of those of the releases, also of adaptive queries."""
+        """Return ``log E exp(rate·U/scale²)``: the sum over the releases, adaptive queries included."""
         counted = Counter(loss for loss, _ in self.parts)
         logs = [(n * loss.law.log_moment(rates, loss.scale * scale)).tolist() for loss, n in counted.items()]
-        return np.array([_fsum(each) for each in zip(*logs, strict=True)])
+        return np.array([_fsum(row) for row in zip(*logs, strict=True)])
 
     def quantile(self, failure_probability: float) -> tuple[float, float]:
         """Return ``u``, and the probability, at most ``failure_probability``, that ``U > u``."""
@@ -149,15 +152,18 @@ class JointLaw:
         return self._sum(_upwards)
 
     def _sum(self, split: _Split, choice: int | None = None) -> Law:
-        """Return the law of the sum, by the laws for increasing functions, or a choice of those for convex ones."""
-        if self.most == math.inf:
-            moved = (loss.law.increasing.weights[loss.law.increasing.values > 0].sum() for loss, _ in self.parts)
-            return Law(np.array([0.0, math.inf]), np.array([1.0, min(1.0, math.fsum(moved) * _MARGIN)]))
+        """Return the law of the sum of the releases' laws for increasing functions, or of those for convex functions.
+
+        :param choice: index of the laws for convex functions; None for those for increasing functions.
+        """
+        if self.largest == math.inf:
+            masses = (loss.law.increasing.weights[loss.law.increasing.values > 0].sum() for loss, _ in self.parts)
+            return Law(np.array([0.0, math.inf]), np.array([1.0, min(1.0, math.fsum(masses) * _MARGIN)]))
         counts: Counter[tuple[Fraction, float]] = Counter()
         terms: _Terms = []
         for part, n in Counter(self.parts).items():
             convex = () if choice is None else _convex(part)
-            if convex:  # a release with fewer laws than others takes part with its last
+            if convex:  # a release with fewer laws than others contributes its last
                 terms.append((_scaled(convex[min(choice or 0, len(convex) - 1)], part.loss.scale), n))
             elif (equal := _as_binomial(part.loss.law)) is not None:
                 unit, steps, p = equal
@@ -182,58 +188,58 @@ def _convex(part: _Part) -> tuple[Law, ...]:
 
 
 def _convex_alone(law: SquaredDistance) -> tuple[Law, ...]:
-    """Return the laws for convex functions; none where the law for increasing ones is a constant, and the best."""
+    """Return the laws for convex functions; none where the law for increasing ones is a constant, which is the best."""
     return () if np.count_nonzero(law.increasing.weights) == 1 else law.convex
 
 
 def _as_binomial(law: SquaredDistance) -> tuple[Fraction, int, float] | None:
-    """Return ``(unit, steps, probability)`` of a law of ``unit·Bin(steps, probability)``, which is attained."""
-    if not isinstance(law, ExtremalLaw) or law.convex or len(law.reach) != law.kept.trials + 1:
+    """Return ``(unit, steps, probability)`` if a law is that of ``unit·Bin(steps, probability)``; None otherwise."""
+    if not isinstance(law, ExtremalLaw) or law.convex or len(law.reach) != law.kept_count.trials + 1:
         return None
-    equal = Fraction(float(law.reach[1])), law.kept.trials, law.kept.probability
+    equal = Fraction(float(law.reach[1])), law.kept_count.trials, law.kept_count.probability
     return equal if all(map(np.array_equal, _law_of_count(*equal), law.increasing)) else None
 
 
 def _law_of_count(unit: Fraction, steps: int, p: float) -> Law:
-    return law_of_reach(multiples(unit, np.arange(steps + 1)), Kept(steps, p))
+    return law_of_reach(multiples(unit, np.arange(steps + 1)), KeptCount(steps, p))
 
 
 def _scaled(law: Law, scale: float) -> Law:
     return _trimmed(Law(over_variance(law.values, scale), law.weights))
 
 
-# A search, the plan that it is for and the ledger of that ask for the same one.
+# A search, its plan and the ledger need the same law.
 _joint_law: Final = lru_cache(maxsize=16)(JointLaw)
 
 
-# A search for the scale of one more release asks for those of all others at each step.
+# A search for the scale of a further release needs those of all earlier ones at each step.
 @lru_cache(maxsize=2**11)
 def _increasing(loss: PrivacyLoss) -> Law:
     return _scaled(loss.law.increasing, loss.scale)
 
 
-#: Independent variables, each with how many copies of it there are.
+#: Independent variables, each with its number of copies.
 _Terms = list[tuple[Law, int]]
 
 
 def _trimmed(law: Law) -> Law:
-    """Drop values of no weight, and move a negligible lower tail up to the first value that stays."""
+    """Drop values without weight, and move a negligible lower tail up to the first remaining value."""
     values, weights = law.values[law.weights > 0], law.weights[law.weights > 0]
     low = int(np.searchsorted(np.cumsum(weights), _CUT, side="right"))
-    kept = weights[low:].copy()
-    kept[0] += np.sum(weights[:low])
-    return Law(values[low:], kept)
+    upper = weights[low:].copy()
+    upper[0] += np.sum(weights[:low])
+    return Law(values[low:], upper)
 
 
 def _law_of_sum(terms: _Terms, split: _Split) -> Law:
-    """Return the law of a sum of independent variables, from above for the functions that ``split`` is for."""
+    """Return the law of a sum of independent variables, from above for the class of functions of ``split``."""
     if math.prod(len(law.values) ** copies for law, copies in terms) <= _MAX_ATOMS:
         total = Law(np.zeros(1), np.ones(1))
         for law in (law for law, copies in terms for _ in range(copies)):
             total = _every_sum(total, law)
         return total
     lowest = up_fraction(sum(Fraction(float(law.values[0])) * copies for law, copies in terms))
-    most = math.fsum(float(law.values[-1]) * copies for law, copies in terms) * _TINY_MARGIN
+    largest = math.fsum(float(law.values[-1]) * copies for law, copies in terms) * _TINY_MARGIN
     step = _reach_above_lowest(terms) / _POINTS * _TINY_MARGIN
     sums = [_power(_on_lattice(law, lowest, step, split), copies) for law, copies in terms]
     while len(sums) > 1:
@@ -242,12 +248,12 @@ def _law_of_sum(terms: _Terms, split: _Split) -> Law:
     _, first, mass, cut = sums[0]
     values = (lowest + np.arange(first, first + len(mass), dtype=np.float64) * step) * _TINY_MARGIN
     if cut > 0:
-        values, mass = np.append(values, max(most, values[-1])), np.append(mass, cut)
+        values, mass = np.append(values, max(largest, values[-1])), np.append(mass, cut)
     return Law(values[mass > 0], mass[mass > 0])
 
 
 def _every_sum(x: Law, y: Law) -> Law:
-    if len(x.values) == len(y.values) == 1:  # as below, without the order of many
+    if len(x.values) == len(y.values) == 1:  # as below, without sorting
         total = x.values + y.values
         return Law(up_array(total) if total[0] > 0 else np.zeros(1), x.weights * y.weights * _TINY_MARGIN)
     values: NDArray[np.float64] = np.add.outer(x.values, y.values).ravel()
@@ -257,7 +263,7 @@ def _every_sum(x: Law, y: Law) -> Law:
 
 
 def _reach_above_lowest(terms: _Terms) -> float:
-    """Return how far above its least value the sum can be, but for a mass of 1e-60, by Chernoff's bound."""
+    """Return a bound on the sum above its least value that holds but for a mass of 1e-60, by Chernoff."""
     farthest = math.fsum(float(law.values[-1] - law.values[0]) * copies for law, copies in terms)
     rates = np.geomspace(1.0, 1e6, 61) / farthest
     logs = np.full(len(rates), -math.log(_CUT))
@@ -269,7 +275,7 @@ def _reach_above_lowest(terms: _Terms) -> float:
 
 
 def _on_lattice(law: Law, lowest: float, step: float, split: _Split) -> Lattice:
-    """Move the mass of one variable to ``step·0, step·1, …`` above its least value."""
+    """Move the mass of a variable to ``step·0, step·1, …`` above its least value."""
     above: NDArray[np.float64] = law.values - law.values[0]
     points = np.where(above > 0, (above + 2.0**-52 * law.values) / step * _TINY_MARGIN, 0.0)
     inside = points <= _POINTS
@@ -290,7 +296,7 @@ def _power(x: Lattice, copies: int) -> Lattice:
 
 
 def _convolved(x: Lattice, y: Lattice) -> Lattice:
-    """Return the sum of two independent variables. Mass that was cut from either is cut from it."""
+    """Return the sum of two independent variables; mass cut from either is cut from the sum."""
     sparse, dense = sorted((x.mass, y.mass), key=np.count_nonzero)
     places = np.flatnonzero(sparse)
     if len(places) * 8 < len(sparse):
@@ -302,20 +308,20 @@ def _convolved(x: Lattice, y: Lattice) -> Lattice:
     return trim(Lattice(1, x.first + y.first, mass * _MARGIN, (x.cut + y.cut) * _MARGIN))
 
 
-# Which share of a mass between two points of a lattice goes to the upper one, given the lower point, the place between
-# them as a share of the step, and the step.
+# The share of a mass between two points of a lattice that goes to the upper point, given the lower point, the position
+# between them as a share of the step, and the step.
 _Split = Callable[[NDArray[np.float64], NDArray[np.float64], float], NDArray[np.float64]]
 
 
 def _for_convex(below: NDArray[np.float64], place: NDArray[np.float64], step: float) -> NDArray[np.float64]:
-    """For convex increasing functions: as much as keeps the mean."""
+    """Split so that the mean is kept: for convex increasing functions."""
     return np.minimum(place * _TINY_MARGIN, 1.0)
 
 
 def _for_profiles(below: NDArray[np.float64], place: NDArray[np.float64], step: float) -> NDArray[np.float64]:
-    """For the profiles ``g(ε; ·)``, ``ε ≥ 0``, at scales of at least 1/2: as much as never lowers the one at 0.
+    """Split so that the profile at ε = 0 never falls: for all profiles ``g(ε; ·)`` at scales of at least 1/2.
 
-    They are convex increasing functions of that one, which bends down most at the lower end of a cell.
+    They are convex increasing functions of ``g(0; ·)``, which bends down most at the lower end of a cell.
     """
     with np.errstate(divide="ignore"):
         bend = (1 / (8 * (_HOLDS_FROM * DISCRETE_NOISE) ** 2) + 1 / (2 * below)) * step * _MARGIN
@@ -325,7 +331,7 @@ def _for_profiles(below: NDArray[np.float64], place: NDArray[np.float64], step: 
 
 
 def _upwards(below: NDArray[np.float64], place: NDArray[np.float64], step: float) -> NDArray[np.float64]:
-    """For all increasing functions: everything."""
+    """Move everything up: for all increasing functions."""
     return np.ceil(place)
 
 
@@ -333,7 +339,7 @@ _renyi: Final = lru_cache(maxsize=2**14)(PrivacyLoss.renyi)
 
 
 def filter_order(epsilon: float, delta: float) -> float:
-    """Return the order of Rényi divergences that leaves most room for Gaussian noise within (ε, δ).
+    """Return the order of Rényi divergences that leaves the largest divergence for Gaussian noise within (ε, δ).
 
     >>> round(filter_order(1.0, 1e-6), 1)
     22.0
@@ -351,12 +357,12 @@ def filter_order(epsilon: float, delta: float) -> float:
 
 
 def _overhead(order: float, delta: float) -> float:
-    """Return about how much ε exceeds the divergence."""
+    """Return, approximately, the excess of ε over the divergence."""
     return (order_cost(order) - math.log(delta)) / (order - 1)
 
 
 class FilteredLoss(NamedTuple):
-    """The loss of several releases, however each was chosen: the sum of their Rényi divergences of one order.
+    """The loss of several releases, however they were chosen: the sum of their Rényi divergences of one order.
 
     :param order: of the divergences, above 1, fixed before the first release.
     """
@@ -367,7 +373,7 @@ class FilteredLoss(NamedTuple):
     @classmethod
     def of(cls, losses: Iterable[PrivacyLoss], order: float) -> FilteredLoss:
         """Return the loss of several releases."""
-        # A sum that is rounded once: to the last digit the same in whatever order they are given.
+        # Rounded once, so that the sum does not depend on the order of the losses.
         total = _fsum(up(count * _renyi(loss, order)) for loss, count in Counter(losses).items())
         return cls(order, up(total) if total > 0 else 0.0)
 
@@ -381,7 +387,7 @@ class FilteredLoss(NamedTuple):
             return self.divergence
         if not delta >= LOWEST_BOUND:
             return math.inf
-        found, step = max(0.0, self.divergence + _overhead(self.order, delta)), 1e-13
-        while self.delta(found) > delta:
-            found, step = found + step * max(1.0, self.divergence), 2 * step
-        return found
+        epsilon, step = max(0.0, self.divergence + _overhead(self.order, delta)), 1e-13
+        while self.delta(epsilon) > delta:
+            epsilon, step = epsilon + step * max(1.0, self.divergence), 2 * step
+        return epsilon

@@ -1,8 +1,8 @@
 """Laws of sums of independently kept numbers, from above.
 
-A :class:`Law` stands for a random variable ``S`` that it dominates: ``E φ(S) ≤ Σ weights·φ(values)`` for every function
-``φ`` of the class that its maker names. Weights are rounded up, so they may sum to a little more than 1; mass that is
-cut moves up, to a value that nothing exceeds.
+A :class:`Law` bounds a random variable ``S``: ``E φ(S) ≤ Σ weights·φ(values)`` for every function ``φ`` of the class
+that the constructing function names. Weights are rounded up, so they may sum to slightly more than 1; a tail that is
+cut moves up, to an upper bound on all values.
 """
 
 import math
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_array, up_fraction
 
-#: Sums have at most this many points, beyond which their lattice doubles its step.
+#: Sums have at most this many points; longer ones double the step of their lattice.
 MAX_POINTS: Final = 2048
 # Tails of sums below this mass are cut.
 _CUT: Final = 1e-60
@@ -41,7 +41,7 @@ class Lattice(NamedTuple):
 
 def _margin(n: int) -> float:
     # Above 1e-200, SciPy's binomial law is closer to the truth (60 digits; tests/accounting/test_laws.py): its error
-    # grows with n, 2e-11 was seen at 1e7, 2e-10 at 2e9.
+    # grows with n: 2e-11 was observed at 1e7, 2e-10 at 2e9.
     return 1 + (1e-11 if n <= 10**6 else 1e-9)
 
 
@@ -55,26 +55,26 @@ def _chernoff(k: NDArray[np.int64], n: int, p: float) -> NDArray[np.float64]:
         low = np.where(k > 0, k * np.log(n * p / k), 0.0)
         high = np.where(k < n, (n - k) * np.log(n * (1 - p) / (n - k)), 0.0)
         exponent = low + high + 2.0**-49 * (np.abs(low) + np.abs(high) + n)
-        # At p of 0 or 1 the margin must not turn minus infinity into no number.
+        # At p of 0 or 1 the margin must not turn minus infinity into nan.
         return np.where(low + high == -np.inf, 0.0, np.exp(np.minimum(exponent, 0.0)))
 
 
 def binomial(n: int, p: float) -> Lattice:
-    """Return ``Bin(n, p)`` from above, with step 1: mass below the first is moved up to it, and beyond the last is cut.
+    """Return ``Bin(n, p)`` from above, with step 1: the lower tail moves up to the first point, the upper tail is cut.
 
     For ``n`` up to about 10⁷ nothing is cut that double precision can represent.
     """
     deviation = math.sqrt(n * p * (1 - p))
-    # By Bernstein's inequality the mass beyond the first of these is below 1e-300. The second bounds work.
+    # By Bernstein's inequality the mass beyond the first number is below 1e-300. The second limits the work.
     half = min(40 * deviation + 800, max(2**16, 10 * deviation))
     first = max(0, math.floor(n * p - half))
     last = min(n, math.ceil(n * p + half))
-    kept = np.arange(first, last + 1)
-    weights = scipy.stats.binom.pmf(kept, n, p) * _margin(n)
-    weights = np.where(weights < _SCIPY_RESOLVES, _chernoff(kept, n, p), weights)
+    numbers = np.arange(first, last + 1)
+    weights = scipy.stats.binom.pmf(numbers, n, p) * _margin(n)
+    weights = np.where(weights < _SCIPY_RESOLVES, _chernoff(numbers, n, p), weights)
     if first > 0:
         below = float(scipy.stats.binom.cdf(first - 1, n, p)) * _margin(n)
-        weights[0] += below if below > _SCIPY_RESOLVES else float(_chernoff(kept[:1] - 1, n, p)[0])
+        weights[0] += below if below > _SCIPY_RESOLVES else float(_chernoff(numbers[:1] - 1, n, p)[0])
     return Lattice(1, first, weights, binomial_tail(last, n, p))
 
 
@@ -88,15 +88,15 @@ def binomial_tail(k: int, n: int, p: float) -> float:
     return min(1.0, max(tail, LOWEST_BOUND))
 
 
-def vertex_sum(n: int, step: Fraction, rest: Fraction, p: float) -> Law:
+def vertex_sum(n: int, step: Fraction, remainder: Fraction, p: float) -> Law:
     """Return the law of ``step·Bin(n, p) + rest·Bernoulli(p)``, for increasing ``φ``."""
     _, first, weights, beyond = binomial(n, p)
     values = multiples(step, np.arange(first, first + len(weights)))
-    if rest > 0:
-        values = np.concatenate([values, up_array(values + up_fraction(rest))])
+    if remainder > 0:
+        values = np.concatenate([values, up_array(values + up_fraction(remainder))])
         weights = up_array(np.concatenate([weights * up(1 - p), weights * p]))
     if beyond > 0:
-        values = np.append(values, up_fraction(n * step + rest))
+        values = np.append(values, up_fraction(n * step + remainder))
         weights = np.append(weights, beyond)
     order = np.argsort(values, kind="stable")
     return Law(values[order], weights[order])
@@ -115,8 +115,8 @@ def scaled(values: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
         return values
     with np.errstate(over="ignore", invalid="ignore"):
         products = np.where(values > 0, values * factor, 0.0)
-    whole = np.all(products < 2**53) and factor == math.floor(factor) and np.all(values == np.rint(values))
-    return products if whole else np.where(values > 0, up_array(products), 0.0)
+    exact = np.all(products < 2**53) and factor == math.floor(factor) and np.all(values == np.rint(values))
+    return products if exact else np.where(values > 0, up_array(products), 0.0)
 
 
 def trials_sum(trials: Sequence[tuple[int, float]]) -> Law:
@@ -130,10 +130,10 @@ def trials_sum(trials: Sequence[tuple[int, float]]) -> Law:
         if p < 1:
             total = _sum(total, _kept_copies(1, n, p))
     values = np.arange(total.first, total.first + len(total.mass), dtype=np.float64) * total.step
-    mass, most = total.mass, float(sum(n for n, _ in trials))
+    mass, largest = total.mass, float(sum(n for n, _ in trials))
     if total.cut > 0:
-        if values[-1] < most:
-            values, mass = np.append(values, most), np.append(mass, 0.0)
+        if values[-1] < largest:
+            values, mass = np.append(values, largest), np.append(mass, 0.0)
         mass[-1] += total.cut
     return Law(values, mass * _LATTICE_MARGIN)
 
@@ -141,14 +141,14 @@ def trials_sum(trials: Sequence[tuple[int, float]]) -> Law:
 def kept_sum(squares: NDArray[np.float64], p: float) -> Law:
     """Return the law of the sum of what is kept of ``squares``, each with probability ``p``, for convex ``φ``.
 
-    Multiples of a lattice step that majorise the numbers weakly take their place: prefix sums are rounded up, not
-    numbers, so the whole rises by less than one step. The sum on the lattice is exact; where it has too many points,
-    every second one is split in halves onto its neighbours, which keeps the mean and so never lowers ``E φ``.
+    The numbers are replaced by multiples of a lattice step that majorise them weakly: prefix sums are rounded up, not
+    numbers, so the total rises by less than one step. The sum on the lattice is exact; where it has too many points,
+    every second point is split in halves onto its neighbours, which keeps the mean and so never lowers ``E φ``.
 
     :param squares: positive, finite and descending.
     :param p: in (0, 1].
     """
-    # Some 2²⁰ points in all, before sums are formed.
+    # About 2²⁰ points in total, before sums are formed.
     bits = min(max(20 - len(squares).bit_length(), 8), 14)
     counts = np.bincount(_lattice_levels(squares, bits))
     levels = np.flatnonzero(counts[1:]) + 1
@@ -183,7 +183,7 @@ def _kept_copies(level: int, count: int, p: float) -> Lattice:
 
 
 def _sum(x: Lattice, y: Lattice) -> Lattice:
-    """Return the sum of two independent variables. Mass that was cut from either is cut from it."""
+    """Return the sum of two independent variables; mass cut from either is cut from the sum."""
     while x.step < y.step:
         x = _coarsen(x)
     while y.step < x.step:
@@ -193,7 +193,7 @@ def _sum(x: Lattice, y: Lattice) -> Lattice:
 
 
 def trim(x: Lattice) -> Lattice:
-    """Move a negligible lower tail up to the first point that stays, and cut a negligible upper tail."""
+    """Move a negligible lower tail up to the first remaining point, and cut a negligible upper tail."""
     low = int(np.searchsorted(np.cumsum(x.mass), _CUT, side="right"))
     high = len(x.mass) - int(np.searchsorted(np.cumsum(x.mass[::-1]), _CUT, side="right"))
     mass = x.mass[low:high].copy()

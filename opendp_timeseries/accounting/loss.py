@@ -61,19 +61,19 @@ _MARGIN: Final = 1 + 1e-11
 _TINY_MARGIN: Final = 1 + 1e-15
 # OpenDP's conversion of zCDP overflows beyond.
 _MAX_RHO: Final = 1e290
-# Laws of sums are cut at 1e-60: below this, Rényi divergences may say more.
+# Laws of sums are cut at 1e-60: below this δ, Rényi divergences may give better bounds.
 _CUT_SHOWS: Final = 1e-50
 
 
 class SquaredDistance(Protocol):
-    """What the loss needs to know of a random squared distance ``S``, from above."""
+    """A random squared distance ``S``, bounded from above, as far as a loss depends on it."""
 
     @property
     def holds_from(self) -> float:
         """The least scale of the noise at which the laws hold; 0 if they hold at all scales."""
 
     @property
-    def most(self) -> float:
+    def largest(self) -> float:
         """The largest value that ``S`` can take."""
 
     @property
@@ -85,25 +85,25 @@ class SquaredDistance(Protocol):
         """Laws that bound ``E φ(S)`` for every convex increasing ``φ``; none where they add nothing."""
 
     def refined(self, bound: float, function: Callable[[Floats], Floats]) -> float:
-        """A bound on ``E function(S)`` for an increasing function, no larger than ``bound``, which is one."""
+        """Return a bound on ``E function(S)`` for an increasing function, no larger than the given one."""
 
     @property
     def log_moments(self) -> tuple[Floats, Floats] | None:
-        """Rates, and ``log E exp(rate·S)`` at each, where these may bound profiles better than the laws; or None."""
+        """Rates, and ``log E exp(rate·S)`` at each; None where these cannot bound profiles better than the laws."""
 
     def log_moment(self, rates: Floats, scale: float) -> Floats:
-        """``log E exp(rate·S/scale²)``, for positive rates."""
+        """Return ``log E exp(rate·S/scale²)``, for positive rates."""
 
     def quantile(self, failure_probability: float) -> tuple[float, float]:
-        """``s``, and a bound on the probability that ``S > s``, at most ``failure_probability``."""
+        """Return ``s``, and a bound on the probability that ``S > s``, at most ``failure_probability``."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrivacyLoss:
     """The loss of a release: the law of its squared distance, at a scale of the noise.
 
-    Every method is an upper bound, rounding included. A distance of zero costs 0 in every view; any other costs
-    infinity at ``scale=0``.
+    Every method returns an upper bound, rounding included. A distance of zero costs 0 in every view; any other distance
+    costs infinity at ``scale=0``.
 
     :param law: of the squared distance, as of :func:`~.subsampled.extremal_law`.
     :param scale: standard deviation σ of the noise, discrete on a grid of at most σ/2**24, or continuous.
@@ -128,7 +128,7 @@ class PrivacyLoss:
         if not 0 <= self.scale < math.inf:
             raise ValueError(f"scale ({self.scale}) must be finite and not negative")
         if 0 < self.scale < self.law.holds_from:
-            raise ValueError(f"scale ({self.scale}) must be at least {self.law.holds_from}, from where this law holds")
+            raise ValueError(f"scale ({self.scale}) must be at least {self.law.holds_from}, where this law holds")
 
     def __repr__(self) -> str:
         return f"PrivacyLoss(scale={self.scale:g}; see its delta(epsilon), epsilon(delta), renyi(alpha), …)"
@@ -143,8 +143,8 @@ class PrivacyLoss:
             raise ValueError("epsilon (nan) must be a number")
         if epsilon < 0:  # the pair is symmetric: δ(ε) = 1 − e^ε(1 − δ(−ε))
             return min(1.0, (math.exp(epsilon) * self.delta(-epsilon) - math.expm1(epsilon)) * _MARGIN)
-        if self.law.most == 0 or self.scale == 0:
-            return 0.0 if self.law.most == 0 else 1.0
+        if self.law.largest == 0 or self.scale == 0:
+            return 0.0 if self.law.largest == 0 else 1.0
         epsilon = min(epsilon, 1e300)  # the profile falls, so this is an upper bound at infinity too
         bound = self._delta_by_law(epsilon)
         if bound < _CUT_SHOWS and self.law.convex:
@@ -163,7 +163,7 @@ class PrivacyLoss:
         return min(1.0, max(bound, LOWEST_BOUND))
 
     def _delta_by_moments(self, epsilon: float) -> float:
-        """Return ``δ`` by Rényi divergences, at the best of the orders that the law's moments are for; else 1."""
+        """Return the least ``δ`` that the law's moments give, by Rényi divergences; 1 if it has none."""
         if self.law.log_moments is None:
             return 1.0
         rates, logs = self.law.log_moments
@@ -171,7 +171,7 @@ class PrivacyLoss:
         ready = 8 * rates * self.scale**2
         x = ready / (2 * (np.sqrt(1 + ready) + 1)) * (1 - 1e-14)
         gain, cost = x * epsilon, x * np.log1p(-1 / (1 + x)) - np.log1p(x)
-        # See `renyi_to_delta`. Where no term is larger, 1e-11 is more than rounding costs.
+        # See `renyi_to_delta`. While no term exceeds this, 1e-11 is more than rounding costs.
         usable = np.maximum(logs, gain) < 1e4
         return math.exp(float(np.min((logs - gain + cost)[usable], initial=0.0))) * _MARGIN
 
@@ -185,52 +185,52 @@ class PrivacyLoss:
         if not delta >= LOWEST_BOUND or self.scale == 0:
             return math.inf
         # At squared distance u the profile is at most Φ(−√(2 log 1/δ)) ≤ δ here.
-        u = float(self._over_variance(np.array([self.law.most]))[0])
-        most = (u / 2 + math.sqrt(2 * u) * math.sqrt(math.log(1 / delta))) * _MARGIN
+        u = float(self._over_variance(np.array([self.law.largest]))[0])
+        upper = (u / 2 + math.sqrt(2 * u) * math.sqrt(math.log(1 / delta))) * _MARGIN
         profile = self.delta if delta < _CUT_SHOWS else self._delta_by_law
-        if most == math.inf or not profile(most) <= delta:
+        if upper == math.inf or not profile(upper) <= delta:
             return math.inf
 
         def excess(x: float) -> float:
             return math.log(profile(math.expm1(x)) / delta)
 
-        # On the scale of log(1 + ε): the bracket may span hundreds of orders of magnitude.
-        found = math.expm1(
-            scipy.optimize.toms748(excess, 0.0, math.log1p(most), xtol=LOWEST_BOUND, rtol=1e-13, disp=False)
+        # Search in log(1 + ε): the bracket may span hundreds of orders of magnitude.
+        epsilon = math.expm1(
+            scipy.optimize.toms748(excess, 0.0, math.log1p(upper), xtol=LOWEST_BOUND, rtol=1e-13, disp=False)
         )
         step = 1e-13
-        while (found := max(found, LOWEST_BOUND) * (1 + step)) < most:
-            if profile(found) <= delta:
-                return found
+        while (epsilon := max(epsilon, LOWEST_BOUND) * (1 + step)) < upper:
+            if profile(epsilon) <= delta:
+                return epsilon
             step *= 2
-        return most
+        return upper
 
     def epsilon_delta(self, delta: float) -> tuple[float, float]:
         """Return :meth:`epsilon` and ``delta``, or ``(0, 0)`` if nothing is lost."""
-        return (self.epsilon(delta), delta) if self.law.most > 0 else (0.0, 0.0)
+        return (self.epsilon(delta), delta) if self.law.largest > 0 else (0.0, 0.0)
 
     def renyi(self, alpha: float) -> float:
-        """Return the Rényi divergence of order ``alpha``, which holds for discrete noise as it stands.
+        """Return the Rényi divergence of order ``alpha``, which holds for discrete noise unchanged.
 
-        It is exact up to rounding for one individual and a count; and behind a decreasing filter, if steps beyond the
+        It is exact up to rounding for one individual and a count; also behind a decreasing filter, if steps beyond the
         cap are dropped.
 
         :raises ValueError: for an order of 1 or below.
         """
         if not alpha > 1:
             raise ValueError(f"alpha ({alpha}) must be greater than 1")
-        if self.law.most == 0 or self.scale == 0:
-            return 0.0 if self.law.most == 0 else math.inf
+        if self.law.largest == 0 or self.scale == 0:
+            return 0.0 if self.law.largest == 0 else math.inf
         (moment,) = self.law.log_moment(np.array([alpha / 2 * (alpha - 1)]), self.scale).tolist()
         bound = moment / (alpha - 1) * (1 + 1e-12)
         return max(bound, LOWEST_BOUND) if bound < math.inf else math.inf
 
     def zero_concentrated(self, failure_probability: float) -> tuple[float, float]:
-        """Return ``ρ``, and the ``δ′`` that is attained, at most ``failure_probability``.
+        """Return ``ρ``, and the ``δ′`` that it attains, at most ``failure_probability``.
 
-        Approximate zCDP holds for discrete noise as it stands.
+        Approximate zCDP holds for discrete noise unchanged.
         """
-        if self.law.most == 0:
+        if self.law.largest == 0:
             return 0.0, 0.0
         squared, attained = self.law.quantile(failure_probability)
         for law in self.law.convex if failure_probability > 0 else ():
@@ -272,15 +272,15 @@ def hinge(law: Law, failure_probability: float) -> float:
 
 def _tangent(epsilon: float, t: float, u: Floats) -> Floats:
     """Return the tangent at ``t`` of the Gaussian profile, from above at every ``u ≥ 0``."""
-    # The slope is from above, which would lower the line left of t: so it is raised by 2e-11 of slope·t.
+    # The slope is an upper bound, which would lower the line left of t: so the line is raised by 2e-11 of slope·t.
     return gaussian_delta(epsilon, np.array([t])) + gaussian_delta_slope(epsilon, t) * (u - t * (1 - 2e-11))
 
 
 def _mean_of_convex_majorant(epsilon: float, u: Floats, weights: Floats) -> float:
     """Return the least ``E φ(U)`` over a family of convex increasing ``φ ≥ g``, where ``g`` is the Gaussian profile.
 
-    The larger of ``g`` and its tangent at any ``t`` from its inflection on is such a ``φ``: the tangent is above ``g``
-    from some ``c`` on. As a function of ``t`` the bound falls while ``t < E[U | U > c]``, then rises.
+    The maximum of ``g`` and its tangent at any ``t`` at or beyond the inflection is such a ``φ``: the tangent is above
+    ``g`` beyond some ``c``. As a function of ``t`` the bound falls while ``t < E[U | U > c]``, then rises.
     """
     g = gaussian_delta(epsilon, u)
     low, high = inflection(epsilon), float(u[-1])
@@ -305,7 +305,7 @@ def _mean_of_convex_majorant(epsilon: float, u: Floats, weights: Floats) -> floa
             high = t
         if abs(centre - t) <= 1e-12 * t or high <= low * (1 + 1e-12):
             return best
-        # The centre is the best t if its tangent is above the same points; halving makes sure that the loop ends.
+        # The centre is the best t if its tangent is above the same points; bisection makes sure that the loop ends.
         t = math.sqrt(low) * math.sqrt(high) if bisect or not low < centre <= high else centre
         bisect = not bisect
 
@@ -318,9 +318,9 @@ RENYI: Final = "Rényi divergence"
 
 #: The parameter of each measure.
 _PARAMETERS: Final = {APPROXIMATE: "delta", CONCENTRATED: "failure_probability", PROFILE: None, RENYI: None}
-#: A profile is put into words at the first point with at most this δ.
+#: A profile is described by its first point with at most this δ.
 _SMALL_DELTA: Final = 1e-5
-#: Where curves are written down.
+#: The orders and ε at which curves are tabulated.
 _ORDERS: Final = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 _EPSILONS: Final = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -329,12 +329,12 @@ Points = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class View:
-    """Which view of its loss a measurement states.
+    """A view of a loss, as a measurement states it.
 
     :param measure: the measure of privacy.
     :param failure_probability: δ′, of approximate zCDP alone; 0 is zCDP, of what is released without sampling.
     :param delta: δ, of (ε, δ) alone.
-    :raises ValueError: for an unknown measure, or one without its parameter or with another's.
+    :raises ValueError: for an unknown measure, a missing parameter, or a parameter of another measure.
     """
 
     measure: str
@@ -358,17 +358,17 @@ class View:
 
     @property
     def is_pair(self) -> bool:
-        """Whether the loss is stated as one pair, (ε, δ) or (ρ, δ′), rather than as a curve."""
+        """True if the loss is stated as a pair, (ε, δ) or (ρ, δ′), rather than as a curve."""
         return _PARAMETERS[self.measure] is not None
 
     @property
     def is_zero_concentrated(self) -> bool:
-        """Whether the loss is stated as ρ alone, with no δ′."""
+        """True if the loss is stated as ρ alone, without δ′."""
         return self.failure_probability == 0
 
     @lru_cache(maxsize=1024)  # noqa: B019
     def points(self, loss: PrivacyLoss) -> Points:
-        """Return the loss as points: one ``(ρ, δ′)`` or ``(ε, δ)``, or several ``(α, ε)`` or ``(ε, δ)`` of a curve."""
+        """Return the loss as points: a single ``(ρ, δ′)`` or ``(ε, δ)``, or ``(α, ε)`` or ``(ε, δ)`` along a curve."""
         if self.failure_probability is not None:
             return (loss.zero_concentrated(self.failure_probability),)
         if self.delta is not None:

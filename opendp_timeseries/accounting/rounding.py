@@ -32,7 +32,7 @@ def up(value: float, ulps: int = 1) -> float:
 
 
 def up_array(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each of ``values`` raised to the next representable number."""
+    """Return ``values``, each raised to the next representable number."""
     return np.nextafter(values, np.inf)
 
 
@@ -56,7 +56,7 @@ def printed_up(value: float, digits: int = 6) -> str:
     if not math.isfinite(value):
         return f"{value}"
     exact, near = Decimal(value), f"{value:.{digits}g}"
-    # A decimal that reads back as the same float is that float to its reader.
+    # A decimal that parses to the same float needs no rounding.
     if float(near) == value or Decimal(near) >= exact:
         return near
     return f"{Context(prec=digits, rounding=ROUND_CEILING).plus(exact):.{digits}g}"
@@ -79,10 +79,10 @@ def whole_distance(distance: float, integer_type: str) -> int:
     """Return a distance rounded up to a whole number, for metrics whose distances are integers.
 
     :param integer_type: OpenDP's name of the type, such as ``"i32"``.
-    :raises OverflowError: if it exceeds the type, so that no map answers with less than the truth.
+    :raises OverflowError: if it exceeds the type, so that no map returns less than the truth.
     """
-    whole = math.ceil(distance)
-    most = 2 ** (int(integer_type[1:]) - integer_type.startswith("i")) - 1
-    if whole > most:
-        raise OverflowError(f"the distance {whole} does not fit {integer_type}; use T=float in the output metric")
-    return whole
+    integer = math.ceil(distance)
+    largest = 2 ** (int(integer_type[1:]) - integer_type.startswith("i")) - 1
+    if integer > largest:
+        raise OverflowError(f"the distance {integer} does not fit {integer_type}; use T=float in the output metric")
+    return integer

@@ -1,7 +1,7 @@
 """The law of the squared distance that sampling leaves, in the worst case.
 
-The set ``J`` of kept steps does not depend on the data. So for two signals with difference ``v`` everything follows
-from the law of ``S = Σ_{t∈J} v_t²``: given ``J``, the release is a Gaussian mechanism at squared distance ``S``.
+The set ``J`` of kept steps does not depend on the data. So for two signals with difference ``v`` the loss follows from
+the law of ``S = Σ_{t∈J} v_t²``: given ``J``, the release is a Gaussian mechanism at squared distance ``S``.
 
 An :class:`~.influence.Influence` bounds ``v``. With ``m = ℓ∞²`` and ``W = min(ℓ2², ℓ0·m) = n·m + r``, ``r < m``:
 
@@ -10,8 +10,8 @@ An :class:`~.influence.Influence` bounds ``v``. With ``m = ℓ∞²`` and ``W = 
 * *reach*: ``S ≤ min(W, m·K, a_0² + … + a_{K−1}²)`` with ``K ~ Bin(ℓ0, p)``, which bounds ``E φ(S)`` for all
   increasing ``φ``, and is attained if ``W = ℓ0·m`` and no majorant is known.
 
-In a stratified sample the first two hold as they stand, and :mod:`.sampling` bounds ``K``. Several individuals move
-``v`` by as many times what one does. Proof: docs/proofs/extremal_law.md.
+In a stratified sample the first two hold unchanged, and :mod:`.sampling` bounds ``K``. ``k`` individuals multiply ``v``
+by ``k``. Proof: docs/proofs/extremal_law.md.
 """
 
 import math
@@ -40,29 +40,29 @@ from opendp_timeseries.accounting.sampling import (
     worst_spreads,
 )
 
-__all__ = ["MIN_SCALE", "ExtremalLaw", "Kept", "extremal_law", "law_of_reach"]
+__all__ = ["MIN_SCALE", "ExtremalLaw", "KeptCount", "extremal_law", "law_of_reach"]
 
 _MARGIN: Final = 1 + 1e-11
 _TINY_MARGIN: Final = 1 + 1e-15
 # Larger changes count as unbounded: their squares, and sums of these, would overflow.
 _MAX_CHANGE: Final = 1e140
-# How many numbers are worked on at a time.
+# Numbers processed at a time.
 _CELLS: Final = 2**15
-#: The least scale that a search returns, where any noise would do. Below it the noise grid would need steps finer
-#: than the least float, and the loss is called infinite.
+#: The least scale that a search returns, where any noise suffices. Below it the noise grid would need steps finer
+#: than the least float, and the loss is taken as infinite.
 MIN_SCALE: Final = 2.0**-1000
 
 
 class _Squares(NamedTuple):
-    """Squares of one worst difference, how often each occurs, and with which probability it is kept."""
+    """Squares of a worst-case difference, with their multiplicities and probabilities of being kept."""
 
     values: NDArray[np.float64]
     counts: NDArray[np.int64]
     probabilities: NDArray[np.float64] | float
 
 
-class Kept(NamedTuple):
-    """The number of steps kept, from above: a binomial number, or ``least`` if that is larger."""
+class KeptCount(NamedTuple):
+    """The number of kept steps, from above: a binomial number, or ``least`` if that is larger."""
 
     trials: int
     probability: float
@@ -73,15 +73,15 @@ class Kept(NamedTuple):
         return 1.0 if k < self.least else binomial_tail(k, self.trials, self.probability)
 
 
-#: All that one individual can do in a stratified sample: steps anywhere, in blocks, each with the same square.
+#: The changes that one individual can attain in a stratified sample: steps anywhere, in blocks, with equal squares.
 _Attained = tuple[int, Blocks, Fraction]
 
 
-class _WorstOfOne(NamedTuple):
-    """What one individual can do, from above: as of :class:`ExtremalLaw`."""
+class _WorstCase(NamedTuple):
+    """Bounds on the change by one individual, with fields as of :class:`ExtremalLaw`."""
 
     reach: NDArray[np.float64]
-    tight: bool  # the reach is attained, so that no other law can be better
+    tight: bool  # True if the reach is attained, so that no other law can be better
     convex: tuple[Law, ...]
     squares: tuple[_Squares, ...]
     attained: _Attained | None = None
@@ -89,29 +89,29 @@ class _WorstOfOne(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ExtremalLaw:
-    """The worst-case law of the squared distance ``S``, at every scale of the noise; made by :func:`extremal_law`.
+    """The worst-case law of the squared distance ``S``, at every scale of the noise; see :func:`extremal_law`.
 
-    :param kept: number kept of the steps that can differ.
-    :param reach: ``reach[K]`` is the most that ``S`` can be with ``K`` steps kept; beyond its end, its last value.
+    :param kept_count: number kept of the steps that can differ.
+    :param reach: ``reach[K]`` is the largest ``S`` with ``K`` steps kept; beyond its end, its last value.
     :param increasing: law for increasing functions.
     :param convex: laws for convex increasing functions.
-    :param squares: of worst differences, for exponential moments.
-    :param attained: what the worst individual can do in a stratified sample, where that is known exactly.
+    :param squares: of worst-case differences, for exponential moments.
+    :param attained: the changes that an individual can attain in a stratified sample, where known exactly.
     """
 
-    kept: Kept
+    kept_count: KeptCount
     reach: NDArray[np.float64]
     increasing: Law
     convex: tuple[Law, ...]
     squares: tuple[_Squares, ...]
     attained: _Attained | None = None
 
-    # The laws hold at all scales, and say it all.
+    # The laws hold at all scales, and moments add nothing.
     holds_from: ClassVar[float] = 0.0
     log_moments: ClassVar[None] = None
 
     @property
-    def most(self) -> float:
+    def largest(self) -> float:
         """The largest value that ``S`` can take."""
         return float(self.reach[-1])
 
@@ -120,7 +120,7 @@ class ExtremalLaw:
         return PrivacyLoss(self, scale)
 
     def refined(self, bound: float, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
-        """Return a bound on the mean of an increasing function, by the finite list of laws, or the given one."""
+        """Return a bound on the mean of an increasing function: ``bound``, or the maximum over finitely many laws."""
         if self.attained is None:
             return bound
         # The even spread is on the list, so nothing is better than its mean.
@@ -138,11 +138,11 @@ class ExtremalLaw:
     def quantile(self, failure_probability: float) -> tuple[float, float]:
         """Return the reach at the least ``k`` with ``P(K > k) ≤ δ′``, and that tail (Koga et al. 2022, Theorem 2)."""
         # By bisection on the tail: SciPy's inverse tail errs far out (scipy/scipy#22622).
-        most = max(self.kept.trials, self.kept.least)
-        k = bisect_left(range(most), True, key=lambda k: self.kept.tail(k) <= failure_probability)
+        limit = max(self.kept_count.trials, self.kept_count.least)
+        k = bisect_left(range(limit), True, key=lambda k: self.kept_count.tail(k) <= failure_probability)
         squared = float(self.reach[min(k, len(self.reach) - 1)])
-        # Where the reach has met its most, nothing is beyond it.
-        return squared, self.kept.tail(k) if squared < self.reach[-1] else 0.0
+        # Nothing is beyond the largest reach.
+        return squared, self.kept_count.tail(k) if squared < self.reach[-1] else 0.0
 
 
 def _log_means(squares: _Squares, rates: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
@@ -162,7 +162,7 @@ def _log_means(squares: _Squares, rates: NDArray[np.float64], scale: float) -> N
 
 @lru_cache(maxsize=256)
 def extremal_law(influence: Influence, probability: float, size: int, sampling: str = "poisson") -> ExtremalLaw:
-    """Return the worst-case law of the squared distance, for individuals who differ by an influence.
+    """Return the worst-case law of the squared distance between signals that an influence bounds.
 
     :param probability: ``p`` in [0, 1], with which each step is kept.
     :param size: ``T``, steps of the signal.
@@ -172,86 +172,86 @@ def extremal_law(influence: Influence, probability: float, size: int, sampling: 
     blocks = blocks_of(probability, size) if check.choice("sampling", sampling, SAMPLINGS) == "stratified" else None
     if blocks is not None:
         probability = blocks.probability
-    one = _worst_of_one(replace(influence, individuals=min(k, 1)), probability, size, blocks)
+    single = _worst_case(replace(influence, individuals=min(k, 1)), probability, size, blocks)
     steps = min(k * influence.l0, size)
-    squared = up_fraction(k * k)  # by which the squares of one individual grow
-    reach = scaled(one.reach, squared)
-    kept = Kept(steps, probability) if blocks is None else _kept_of_blocks(steps, blocks)
+    squared = up_fraction(k * k)  # factor on the squares of one individual
+    reach = scaled(single.reach, squared)
+    kept_count = KeptCount(steps, probability) if blocks is None else _kept_count_of_blocks(steps, blocks)
     return ExtremalLaw(
-        kept=kept,
+        kept_count=kept_count,
         reach=reach,
-        increasing=law_of_reach(reach, kept),
-        convex=() if one.tight and k == 1 else tuple(Law(scaled(v, squared), w) for v, w in one.convex),
-        squares=tuple(squares._replace(values=scaled(squares.values, squared)) for squares in one.squares),
-        attained=one.attained if k == 1 else None,
+        increasing=law_of_reach(reach, kept_count),
+        convex=() if single.tight and k == 1 else tuple(Law(scaled(v, squared), w) for v, w in single.convex),
+        squares=tuple(squares._replace(values=scaled(squares.values, squared)) for squares in single.squares),
+        attained=single.attained if k == 1 else None,
     )
 
 
-def _kept_of_blocks(steps: int, blocks: Blocks) -> Kept:
-    """Return the number kept of steps, wherever they are, from above: of as many equal trials (Hoeffding 1956)."""
+def _kept_count_of_blocks(steps: int, blocks: Blocks) -> KeptCount:
+    """Return the number kept of ``steps``, wherever they are, from above: that of equal trials (Hoeffding 1956)."""
     trials = min(steps, blocks.count)
     probability = min(up_fraction(Fraction(steps, blocks.length * trials)), 1.0) if trials else 0.0
-    return Kept(trials, probability, least=-(-steps // blocks.length))
+    return KeptCount(trials, probability, least=-(-steps // blocks.length))
 
 
-def law_of_reach(reach: NDArray[np.float64], kept: Kept) -> Law:
+def law_of_reach(reach: NDArray[np.float64], kept_count: KeptCount) -> Law:
     """Return the law of ``reach[K]``: one atom from ``K = len(reach) − 1`` on."""
-    count = binomial(kept.trials, kept.probability)
-    numbers = np.maximum(np.arange(count.first, count.first + len(count.mass)), kept.least)
+    count = binomial(kept_count.trials, kept_count.probability)
+    numbers = np.maximum(np.arange(count.first, count.first + len(count.mass)), kept_count.least)
     inside = int(np.searchsorted(numbers, len(reach) - 1))
-    most = float(np.sum(count.mass[inside:])) + count.cut
-    return Law(np.append(reach[numbers[:inside]], reach[-1]), np.append(count.mass[:inside], most))
+    top_mass = float(np.sum(count.mass[inside:])) + count.cut
+    return Law(np.append(reach[numbers[:inside]], reach[-1]), np.append(count.mass[:inside], top_mass))
 
 
 @lru_cache(maxsize=64)
-def _worst_of_one(influence: Influence, p: float, size: int, blocks: Blocks | None = None) -> _WorstOfOne:
+def _worst_case(influence: Influence, p: float, size: int, blocks: Blocks | None = None) -> _WorstCase:
     steps = min(influence.l0, size) if influence.individuals else 0
     linf = min(influence.linf, influence.l2)
     if steps == 0 or linf == 0 or p == 0 or (influence.majorant and len(influence.majorant.values) == 0):
-        return _WorstOfOne(np.zeros(1), True, (), ())
+        return _WorstCase(np.zeros(1), True, (), ())
     if linf > _MAX_CHANGE:
         unbounded = np.array([0.0, math.inf])
-        return _WorstOfOne(unbounded, True, (), (_Squares(unbounded[1:], np.ones(1, int), p),))
+        return _WorstCase(unbounded, True, (), (_Squares(unbounded[1:], np.ones(1, int), p),))
 
     # Exact rationals: n and r of W = n·m + r must not suffer from rounding.
     m = Fraction(linf) ** 2
-    most = Fraction(min(influence.l2_squared, steps * m))
-    n, rest = divmod(most, m)
+    squared = Fraction(min(influence.l2_squared, steps * m))
+    n, remainder = divmod(squared, m)
     largest = up_fraction(m)
-    # Beyond n steps, and one for the rest, the reach does not grow but by a majorant.
+    # Beyond n + 1 steps, the reach grows only with a majorant.
     growing = steps if influence.majorant is not None else min(steps, int(n) + 1)
-    reach = np.minimum(multiples(m, np.arange(growing + 1)), up_fraction(most))
-    tight = most == steps * m
-    counts = np.array([n, int(rest > 0)])
-    vertex = _Squares(np.array([largest, up_fraction(rest)])[counts > 0], counts[counts > 0], p)
-    # Of no use is a majorant that overflows when squared, or says no more than ℓ0 and ℓ∞ do.
+    reach = np.minimum(multiples(m, np.arange(growing + 1)), up_fraction(squared))
+    tight = squared == steps * m
+    counts = np.array([n, int(remainder > 0)])
+    vertex = _Squares(np.array([largest, up_fraction(remainder)])[counts > 0], counts[counts > 0], p)
+    # Ignore a majorant whose squares overflow or that adds nothing to ℓ0 and ℓ∞.
     a = np.zeros(0) if influence.majorant is None else influence.majorant.values
     if len(a) == 0 or a[0] > _MAX_CHANGE or (len(a) >= steps and a[steps - 1] >= linf):
         if tight and blocks is not None:
-            return _worst_of_blocks(_growing(reach), (steps, blocks, m), p)
-        return _WorstOfOne(_growing(reach), tight, (vertex_sum(n, m, rest, p),), (vertex,))
+            return _worst_case_in_blocks(_growing(reach), (steps, blocks, m), p)
+        return _WorstCase(_growing(reach), tight, (vertex_sum(n, m, remainder, p),), (vertex,))
 
     majorant = np.maximum(a**2 * _TINY_MARGIN, LOWEST_BOUND)
     sums = np.concatenate([[0.0], np.cumsum(majorant) * (1 + 2.0**-52 * len(majorant))])
     reach = np.minimum(reach, sums[np.minimum(np.arange(steps + 1), len(majorant))])
     convex: tuple[Law, ...] = (kept_sum(majorant, p),)
-    if majorant[0] > largest * _MARGIN or sums[-1] > up_fraction(most) * _MARGIN:
-        convex += (vertex_sum(n, m, rest, p),)
+    if majorant[0] > largest * _MARGIN or sums[-1] > up_fraction(squared) * _MARGIN:
+        convex += (vertex_sum(n, m, remainder, p),)
     starts = np.flatnonzero(np.diff(majorant, prepend=math.inf))
     equal = _Squares(majorant[starts], np.diff(starts, append=len(majorant)), p)
-    return _WorstOfOne(_growing(reach), False, convex, (equal, vertex))
+    return _WorstCase(_growing(reach), False, convex, (equal, vertex))
 
 
-def _worst_of_blocks(reach: NDArray[np.float64], attained: _Attained, p: float) -> _WorstOfOne:
-    """Return what one individual can do in a stratified sample without filter: at worst the even spread."""
+def _worst_case_in_blocks(reach: NDArray[np.float64], attained: _Attained, p: float) -> _WorstCase:
+    """Return the worst case in a stratified sample without filter: the even spread."""
     steps, blocks, square = attained
     spread = even_spread(steps, blocks)
     counts, probabilities = (np.array(numbers) for numbers in zip(*trials_of(spread, blocks.length), strict=True))
     caught = _Squares(np.full(len(spread), up_fraction(square)), counts, probabilities)
-    # At most one step in each block is the law of a Poisson sample, which has all its digits.
+    # With at most one step in each block, the law is that of a Poisson sample, which is computed to all digits.
     thin = spread == ((steps, 1),)
     law = vertex_sum(steps, square, Fraction(0), p) if thin else kept_of_spread(spread, blocks.length, square)
-    return _WorstOfOne(reach, False, (law,), (caught,), attained)
+    return _WorstCase(reach, False, (law,), (caught,), attained)
 
 
 def _growing(reach: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.filtering import most_apart, row_sum
+from opendp_timeseries.accounting.filtering import max_separated_steps, row_sum
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up, up_fraction
 from opendp_timeseries.design.weighting import Drop
@@ -198,7 +198,10 @@ def _row_sum_apart(influence: Influence, size: int, n: int) -> float:
     """Upper bound on a row sum of ``|P|`` over steps that lie apart, twice for two halves; 1 without a gap."""
     if influence.gap == 1:
         return 1.0
-    steps, halves = min(influence.l0_apart, most_apart(size, influence.gap)), 2 if influence.replaced else 1
+    steps, halves = (
+        min(influence.l0_separated, max_separated_steps(size, influence.gap)),
+        2 if influence.replaced else 1,
+    )
     return float(halves * row_sum(_magnitudes(size, n), influence.gap, steps) * (1.0 + (size + 32) * _EPS))
 
 

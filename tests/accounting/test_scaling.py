@@ -193,7 +193,7 @@ def test_all_steps_count_and_weigh_as_those_of_the_cap():
         assert (scaled.l2, scaled.linf) == (dropped.l2, dropped.linf)
         assert l2_of(scaled) == l2_of(dropped)
         for probability in (0.1, 1.0):  # not the square of a root that was rounded up
-            assert extremal_law(scaled, probability, size).most == extremal_law(dropped, probability, size).most
+            assert extremal_law(scaled, probability, size).largest == extremal_law(dropped, probability, size).largest
         assert l1_of(scaled) == pytest.approx(3 * math.sqrt(cap * size), rel=1e-14)
         assert l1_of(scaled) >= 3 * math.sqrt(cap * size) * (1 - 1e-15)
     plain = {"participation_cap": 9, "step_cap": 2, "size": 5}

@@ -9,7 +9,7 @@ import pytest
 
 from opendp_timeseries import Influence
 from opendp_timeseries.accounting.calibrate import Budget, calibrate
-from opendp_timeseries.accounting.filtering import filtered_influence, most_apart
+from opendp_timeseries.accounting.filtering import filtered_influence, max_separated_steps
 from opendp_timeseries.accounting.influence import Majorant, count_influence
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import Kernel, boxcar_kernel, exponential_kernel, gaussian_kernel
@@ -225,7 +225,7 @@ def test_more_steps_than_can_lie_apart_cost_no_more():
     assert count(1800, 10, 999) == count(1800, 10, 180)
     assert count(12, 5, 9, series=3) == count(12, 5, 6, series=3)
     assert count(12, 5, 9, series=3, replaced=True).l0 == 12
-    assert [most_apart(7, gap) for gap in (1, 2, 3, 4, 7)] == [7, 3, 2, 1, 1]
+    assert [max_separated_steps(7, gap) for gap in (1, 2, 3, 4, 7)] == [7, 3, 2, 1, 1]
 
 
 def test_the_gap_is_used_up_by_the_filter():

@@ -176,7 +176,7 @@ def test_tails_of_increasing_functions_hold_for_every_spread():
     # All spreads of n steps over blocks of 4, with a short one of 3, and the tail of each.
     blocks = Blocks(15, 4)
     for steps in range(1, 16):
-        kept = subsampled._kept_of_blocks(steps, blocks)
+        kept = subsampled._kept_count_of_blocks(steps, blocks)
         for spread in itertools.product(range(5), range(5), range(5), range(4)):
             if sum(spread) == steps:
                 values, weights = trials_sum([(1, n / 4) for n in spread if n > 0])

@@ -130,7 +130,7 @@ def test_where_half_of_the_steps_is_not_enough_nothing_is_said_of_halves():
     assert fits.l0 == 6
     assert fits.key_cap == 2
     assert fits.replaced
-    assert fits.l0_apart == 3
+    assert fits.l0_separated == 3
 
 
 def test_a_smaller_key_cap_is_a_smaller_influence():

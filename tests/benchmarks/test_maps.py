@@ -71,7 +71,7 @@ def test_making_a_law(benchmark, name):
 
     def forget():
         subsampled.extremal_law.cache_clear()
-        subsampled._worst_of_one.cache_clear()
+        subsampled._worst_case.cache_clear()
         return (INFLUENCES[name], P, SIZE), {}
 
     benchmark.pedantic(subsampled.extremal_law, setup=forget, rounds=5)
@@ -103,7 +103,7 @@ def solve(chain):
 def test_least_scale_of_a_chain_with_its_law(benchmark, chain):
     def forget():
         subsampled.extremal_law.cache_clear()
-        subsampled._worst_of_one.cache_clear()
+        subsampled._worst_case.cache_clear()
         return (chain,), {}
 
     benchmark.pedantic(solve, setup=forget, rounds=5)

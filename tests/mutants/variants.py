@@ -25,7 +25,7 @@ from opendp_timeseries.accounting.gaussian import gaussian_delta_slope
 from opendp_timeseries.accounting.influence import Majorant
 from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss
 from opendp_timeseries.accounting.rounding import up_fraction
-from opendp_timeseries.accounting.subsampled import Kept, extremal_law
+from opendp_timeseries.accounting.subsampled import KeptCount, extremal_law
 from opendp_timeseries.counting import database
 from opendp_timeseries.counting.capped_count import Places, _add_weighed, _apart, _groups
 from opendp_timeseries.counting.engines import engine_of
@@ -647,10 +647,10 @@ MUTANTS = [
            "test_a_signed_filter_makes_those_replaced_work_together"),
     mutant("one series of a panel for all", "count_influence", one_series,
            ("test_separated::test_no_individual_in_a_panel_exceeds_the_influence", 4, 2, 2, False)),
-    mutant("a larger gap is a larger influence", "Influence._lies_apart_as",
+    mutant("a larger gap is a larger influence", "Influence._is_separated_like",
            lambda sound, d, e: sound(replace(d, gap=e.gap), replace(e, gap=d.gap)),
            "test_a_larger_gap_is_a_smaller_influence", "test_the_order_is_that_of_the_sets_of_changes"),
-    mutant("a smaller key cap is a larger influence", "Influence._lies_apart_as",
+    mutant("a smaller key cap is a larger influence", "Influence._is_separated_like",
            lambda sound, d, e: sound(replace(d, key_cap=e.key_cap), replace(e, key_cap=d.key_cap)),
            "test_a_smaller_key_cap_is_a_smaller_influence"),
     mutant("half of the steps of those replaced, where they left more", "count_influence",
@@ -711,7 +711,7 @@ MUTANTS = [
     mutant("weights of those above a scale as of those at it", "tiers:_table",
            edited(("left(k, max(n, steps[k]))", "left(k, steps[k])")),
            ("test_weights_on_all_scales_keep_the_norm_together", 0.8, (4, 9), 90)),
-    mutant("the sum of magnitudes passes as it is", "filtering:_of_one",
+    mutant("the sum of magnitudes passes as it is", "filtering:_single_influence",
            edited(("influence.l1_norm(), gain(kernel)", "influence.l1_norm(), Fraction(1)")),
            "test_behind_any_filter_the_sum_of_magnitudes_is_known"),
     mutant("a list of steps that lie apart that is cut short", "filtering:_separated",
@@ -720,13 +720,13 @@ MUTANTS = [
            lambda sound, d, e: sound(replace(d, l1=e.l1), replace(e, l1=d.l1)),
            "test_a_smaller_sum_of_magnitudes_is_a_smaller_influence"),
     # ---- totals
-    mutant("somebody is in one series of a group at a time", "influence:_of_level",
+    mutant("somebody is in one series of a group at a time", "influence:_level_influence",
            given(influence=lambda influence: replace(influence, key_cap=1)),
            ("test_no_individual_exceeds_the_influence_on_totals", "one total", False)),
-    mutant("a norm of nothing where the largest entry is not known", "influence:_of_level",
+    mutant("a norm of nothing where the largest entry is not known", "influence:_level_influence",
            given(influence=lambda i: replace(i, l2=math.inf) if i.linf == math.inf else i),
            "test_bounds_that_say_nothing_stay_such"),
-    mutant("one half of those replaced in a total", "influence:_of_level",
+    mutant("one half of those replaced in a total", "influence:_level_influence",
            seeing(np=but(np, repeat=lambda sums, halves: sums)),
            ("test_no_individual_exceeds_the_influence_on_totals", "one total", True)),
     mutant("one level of a tree for all", "totals_influence", given(levels=lambda levels: levels[:1]),
@@ -780,8 +780,8 @@ MUTANTS = [
     mutant("one offset for all blocks", "_keep_one_of_each", one_offset, "test_stratified_sampling_of_steps"),
     mutant("a step kept of the short block whatever its offset", "_keep_one_of_each", the_short_block_always,
            "test_stratified_sampling_of_steps"),
-    mutant("the law of a Poisson sample's kept steps for a stratified one", "_kept_of_blocks",
-           lambda sound, steps, blocks: Kept(steps, blocks.probability),
+    mutant("the law of a Poisson sample's kept steps for a stratified one", "_kept_count_of_blocks",
+           lambda sound, steps, blocks: KeptCount(steps, blocks.probability),
            "test_a_poisson_samples_exact_profile_is_no_bound",
            "test_tails_of_increasing_functions_hold_for_every_spread"),
     mutant("the even spread taken for the worst", "ExtremalLaw.refined", even_spread_alone,
@@ -830,7 +830,8 @@ MUTANTS = [
     # ---- accounting
     mutant("the root of ρ", "PrivacyLoss.zero_concentrated", after(lambda loss: (loss[0] ** 0.5, loss[1])),
            "test_everything_kept_is_the_gaussian_mechanism", "test_failure_probabilities_are_attained_tails"),
-    mutant("δ′ off by one", "Kept.tail", given(k=lambda k: k + 1), "test_failure_probabilities_are_attained_tails"),
+    mutant("δ′ off by one", "KeptCount.tail", given(k=lambda k: k + 1),
+           "test_failure_probabilities_are_attained_tails"),
     mutant("δ′ dropped", "ExtremalLaw.quantile", after(lambda quantile: (quantile[0], 0.0)),
            "test_failure_probabilities_are_attained_tails"),
     mutant("δ dropped", "PrivacyLoss.epsilon_delta", after(lambda loss: (loss[0], 0.0)),
@@ -927,7 +928,7 @@ MUTANTS = [
     mutant("equal releases add nothing to a privacy filter", "FilteredLoss.of", seeing(Counter=counted_once),
            "test_divergences_add_up_from_above"),
     mutant("nothing kept of what has no bound", "JointLaw._sum",
-           edited(("min(1.0, math.fsum(moved) * _MARGIN)", "0.0")), "test_what_is_never_enough_is_refused"),
+           edited(("min(1.0, math.fsum(masses) * _MARGIN)", "0.0")), "test_what_is_never_enough_is_refused"),
     mutant("a scale where a bound was not seen to hold", "calibrate:_verified", lambda sound, admits, factor: factor,
            "test_a_number_is_met_from_above_to_twelve_digits"),
     mutant("amplified loss at p = 1", "subsampled_gaussian:_loss",
