@@ -206,9 +206,22 @@ def test_errors_to_expect_are_those_of_the_plan():
     beside = plan(chains, sampling_probability=1.0)
     errors = beside.expected_errors(**known)
     first = errors[0]
-    assert [errors[k] for k in (0, 2, 3)] == [(first.noise, 0.0, first.noise)] * 3
+    assert [errors[k][:3] for k in (0, 2, 3)] == [(first.noise, 0.0, first.noise)] * 3
     assert first.noise == beside.designs[0].scale
     assert f"{first.noise:.4g}" in beside.table(**known)
+    # Of stations and their city, as the plan of one; of people at each station, at most as the last tier.
+    panel = {"by": "station", "keys": ["a", "b", "c"]}
+    city = {"groups": {"city": panel["keys"]}}
+    series = SPACE >> ts.then_participation_count(grids[0], **panel, **city)
+    together = plan(
+        [series, SPACE >> ts.then_individual_count(**panel, tiers=ts.Tiers(ends=(1,)))], sampling_probability=1
+    )
+    found, people = together.expected_errors(**known)
+    alone = together.designs[0].loss().epsilon(1e-6)
+    expected = ts.plan(grids[0], epsilon=alone, delta=1e-6, keys=panel["keys"], **city, **known).recommended
+    assert found.smoothed == pytest.approx(expected.smoothed, rel=1e-6)
+    assert dict(found.totals) == pytest.approx(dict(expected.totals), rel=1e-6)
+    assert people.smoothed == pytest.approx(together.designs[1].scale * (3 / 0.9) ** 0.5, rel=1e-4)
     with pytest.warns(ts.FilterWithoutGapWarning):
         behind = numbers[1] >> ts.then_circulant_filter(ts.boxcar_kernel(5, width=3))
     assert np.isnan(plan([behind], sampling_probability=1.0).expected_errors(**known)[0].smoothed)

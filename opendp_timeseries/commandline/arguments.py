@@ -232,9 +232,9 @@ def _plan(options: argparse.Namespace) -> None:
     missing = [flag(name) for name in ("epsilon", "delta") if getattr(options, name) is None]
     if missing:
         raise _UsageError(f"the following arguments are required: {', '.join(missing)}")
-    if given := [flag(name) for name in ("period", "by", "every") if getattr(options, name)]:
+    if given := [flag(name) for name in ("period", "every") if getattr(options, name)]:
         raise _UsageError(
-            f"plan is for one release of one series, and for all that somebody does: leave out {', '.join(given)};"
+            f"plan is for one release, and for all that somebody does: leave out {', '.join(given)};"
             " of a programme, the command 'programme' says the noise before any of it is fixed"
         )
     options.amplitudes = [steps_of(each) for each in options.season or ()]

@@ -15,6 +15,7 @@ from opendp_timeseries.commandline.inputs import (
     check_seasons,
     chosen,
     grid_of,
+    keys_and_groups,
 )
 from opendp_timeseries.commandline.programme import take_part
 from opendp_timeseries.commandline.request import Request
@@ -68,6 +69,10 @@ def plan(options: argparse.Namespace) -> str:
     assumed["std"] = assumed.pop("filter_std")
     assumed["participation"] = dict(map(share, options.participation)) if options.participation else None
     assumed["season_amplitudes"] = amplitudes_of(options, grid)
+    panel, assumed["groups"] = keys_and_groups(options)
+    assumed["keys"] = panel.get("keys")
+    for name in ("by", "total"):
+        del assumed[name]
     try:
         with stage("Comparing designs", quiet=options.quiet):
             found = ts.plan(grid, **{name: value for name, value in assumed.items() if value is not None})

@@ -137,7 +137,7 @@ def programme(options: argparse.Namespace) -> str:
         if len(designs) != len(noise):
             raise ValueError(f"ledger ({options.ledger}) is for a programme of other counts; {_CHANGED}")
         scales = (f"{design.scale:.4g}" for design in designs)
-        expected = [f"{error:.4g}" for error in errors[part.number - 1 : part.number]]
+        expected = [f"{error:.4g}" for of_part in errors[part.number - 1 : part.number] for error in of_part.values()]
         rows.append(
             (
                 str(part.number),
@@ -149,8 +149,8 @@ def programme(options: argparse.Namespace) -> str:
             )
         )
     end = ["Errors are of each step, as they are to be expected, without what caps leave out."]
-    noise += ["error of series"] if errors else []
-    if errors and options.level and (share := max(errors) / options.level) > _MUCH:
+    noise += [f"error of {name}" for name in errors[0]] if errors else []
+    if errors and options.level and (share := max(one["series"] for one in errors) / options.level) > _MUCH:
         end[0] += f" They are up to {share:.0%} of the level: longer steps, fewer keys or a larger budget show more."
     if not errors:
         end = [f"For the error to expect of each part, say roughly what the series is like: {_LIKE}."]
@@ -165,8 +165,8 @@ def programme(options: argparse.Namespace) -> str:
     return "\n".join([title, text_table(("part", "from", "state", *noise, "alone"), rows), "", *map(wrapped, end)])
 
 
-def _errors(options: argparse.Namespace, parts: list[Part], programme: ts.Programme) -> list[float]:
-    """Return the error to expect of each part's series, in a step; nothing if the series is not described."""
+def _errors(options: argparse.Namespace, parts: list[Part], programme: ts.Programme) -> list[dict[str, float]]:
+    """Return the errors to expect of each part, of its series and its total; nothing if the series is not described."""
     known = chosen(options, "level", "deviation", "time_scale")
     known["season_amplitudes"] = amplitudes_of(options, grid_of(parts[0].cut(options)))
     if all(value is None for value in known.values()):
@@ -175,7 +175,7 @@ def _errors(options: argparse.Namespace, parts: list[Part], programme: ts.Progra
         found = programme.expected_errors(**known)[:: len(programme) // len(parts)]
     except (TypeError, ValueError) as error:
         raise ValueError(by_flags(str(error), refused=True)) from None
-    return [error.smoothed for error in found]
+    return [{"series": error.smoothed, **dict(error.totals[:1])} for error in found]
 
 
 def _planned(options: argparse.Namespace, parts: list[Part]) -> ts.Programme:

@@ -97,6 +97,17 @@ class Grouping:
         return np.array(each, dtype=np.int64)
 
 
+def grouping_of(groups: Any, panel: tuple[Key, ...] | None, shares: Sequence[float] | None) -> Grouping | None:
+    """Return the grouping that a constructor is asked for; None for none."""
+    if groups is None:
+        if shares is not None:
+            raise ValueError(f"shares ({check.shown(shares)}) require groups, whose levels they are of")
+        return None
+    if panel is None:
+        raise ValueError("groups require by= and keys=, or leave them out")
+    return Grouping.of(groups, panel, shares)
+
+
 def _sixteenths(shares: Any, depth: int) -> tuple[int, ...]:
     if shares is None:
         own = SHARES - _OF_GROUPS * depth

@@ -25,6 +25,7 @@ from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.kernels import Kernel, identity_kernel
 from opendp_timeseries.design.signal import check_extent
 from opendp_timeseries.design.unit import Unit
+from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.planning.errors import ExpectedError, error_at_tiers, expected_error
 from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
@@ -217,8 +218,9 @@ class Programme:
     def expected_errors(self, **assumed: Any) -> tuple[ExpectedError, ...]:
         """Return the errors to expect of each release, as :func:`~opendp_timeseries.plan` does. No private data.
 
-        What caps lose is not in them. Totals and numbers of individuals err by their noise. Of private series, counts
-        are taken to be spread evenly over the octaves of how often people come.
+        What caps lose is not in them. Totals over time and numbers of individuals err by their noise, those of
+        everybody at each key at most by that of the last tier. Of private series, counts are taken to be spread evenly
+        over the octaves of how often people come, and of a panel, errors are of each key, with those of the totals.
 
         :param assumed: what is assumed of the series, as of :func:`~opendp_timeseries.plan`: ``level``,
             ``season_amplitudes``, ``deviation`` and ``time_scale``, or a **public** series that resembles the private
@@ -241,6 +243,8 @@ class Programme:
             size, kernels = design.known.grid.size, design.signal.kernels
             p, scale = design.sampling.probability, design.scale
             if design.count.per is not None or size == 1:
+                if (tiers := design.count.tiers) is not None:
+                    scale *= 2**RESOLUTION_BITS / int(tiers.table(design.count.reading.most_steps).weights[0, -1])
                 return ExpectedError(scale, *((math.nan, math.nan) if p < 1 or kernels else (0.0, scale)))
             if design.count.tiers is not None:
                 return at_tiers(replace(design.count, reading=replace(design.count.reading, source=None)), scale)

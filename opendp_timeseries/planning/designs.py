@@ -22,8 +22,9 @@ from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.counting.progress import tell
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.design import Design
+from opendp_timeseries.design.grouping import Grouping, grouping_of
 from opendp_timeseries.design.kernels import gaussian_kernel, identity_kernel
-from opendp_timeseries.design.reading import Reading, Source
+from opendp_timeseries.design.reading import Keys, Reading, Source, panel_of
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.tiers import tiers_for
 from opendp_timeseries.design.unit import Unit
@@ -32,6 +33,8 @@ from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.planning.errors import error_at_tiers, expected_error
 from opendp_timeseries.planning.participation import Participation, fraction_left, participation_of
 from opendp_timeseries.planning.signal import SignalModel, described_signal
+from opendp_timeseries.reconstruction.captions import events_in_words
+from opendp_timeseries.reconstruction.everybody import noise_of_few
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,6 +48,8 @@ _PROBABILITIES: Final = (0.1, 0.2, 0.5, 1.0)
 _MIN_KEPT: Final = 8
 #: Sampling, a filter or a gap is recommended, and said to help, only where it makes the error less by this factor.
 _CLEARLY: Final = 0.97
+#: So many totals are said.
+_MOST_TOTALS: Final = 8
 #: Where the error exceeds this share of a flat line's, the noise drowns the signal.
 _DROWNED: Final = 0.9
 
@@ -67,6 +72,7 @@ class Candidate:
     gap: int = 1  #: the least distance of two steps in which one individual is counted; 1 for any
     excess: str = "drop"  #: what becomes of an individual in more steps than the cap
     lost: float | None = None  #: fraction of counts that the cap loses; None if unknown
+    totals: tuple[tuple[str, float], ...] = ()  #: of places, the error of the total of each group, smoothed
     design: Design | None = None  #: what runs; None for mechanisms that are not of this package's stages
 
     @property
@@ -82,7 +88,7 @@ class Candidate:
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and text, for JSON."""
         plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "design"}
-        return plain | {"interpolated": self.interpolated}
+        return plain | {"interpolated": self.interpolated, "totals": dict(self.totals)}
 
     def __str__(self) -> str:
         return self.name + (f", filter std {self.std:g}" if self.std else "")
@@ -171,6 +177,8 @@ class Plan:
         count = design.count
         if count.grid.step is None or self.individuals > 1 or count.unit.replaced:
             return None
+        if (grouping := count.reading.grouping) is not None and (grouping.fractions() or len(_outermost(grouping)) > 1):
+            return None
         public = {name: (getattr(count.grid, name), None) for name in ("start", "step", "size", "zone")} | {
             "participation-cap": (best.participation_cap, None),
             "excess": (best.excess, "downweight"),
@@ -185,6 +193,10 @@ class Plan:
         words = ["python", "-m", "opendp_timeseries", "LOG.csv", "--identifier", "ID", "--time", "TIME"]
         for name, (value, usual) in public.items():
             words += [f"--{name}", str(value)] if value != usual else []
+        words += [] if count.panel is None else ["--by", "KEY", "--keys", "KEYS.csv"]
+        if grouping is not None:
+            words += ["--total", *_outermost(grouping)]
+            words += ["--groups", *["COLUMN"] * (grouping.depth - 1)] if grouping.depth > 1 else []
         words += ["--season", *map(_exact, self.signal.periods)] if self.signal.periods else []
         return shlex.join(words)
 
@@ -208,15 +220,31 @@ class Plan:
         cap = "" if best.participation_cap is None else f"participation cap {best.participation_cap}, "
         cap += f"gap {best.gap}, " if best.gap > 1 else ""
         share = f" ({best.smoothed / level:.1%} of the level)" if level else ""
-        yield f"Best: {cap}{best}, then a smoother: expected error {best.smoothed:.4g}{share}."
+        each = "" if best.design is None or best.design.count.panel is None else " at each key"
+        yield f"Best: {cap}{best}, then a smoother: expected error {best.smoothed:.4g}{each}{share}."
         flat = f"a flat line would err by {self.deviation:.4g}."
         drowned = f"The noise drowns the signal: {flat} Take coarser steps or a larger budget."
         yield drowned if self.is_drowned else flat.capitalize()
+        yield from self._on_places()
         yield from self._on_sampling()
         yield from self._on_what_is_unknown()
         if large := large_delta(self.delta):
             yield large
         yield from (f"{other}: expected error {other.interpolated:.4g}." for other in self.others)
+
+    def _on_places(self) -> Iterator[str]:
+        design, level = self.design, self.signal.mean
+        if design.count.panel is None:
+            return
+        grouping = design.count.reading.grouping
+        members = {} if grouping is None else {name: len(keys) for name, keys in grouping.groups.members}
+        for name, error in self.recommended.totals[:_MOST_TOTALS]:
+            keys = members.get(name, len(design.count.panel))
+            share = f" ({error / (level * keys):.1%} of the level)" if level else ""
+            yield f"The total of {name} ({keys} key{'s' if keys > 1 else ''}): expected error {error:.4g}{share}."
+        if (left := len(self.recommended.totals) - _MOST_TOTALS) > 0:
+            yield f"There are {left} more totals, in totals of the candidate."
+        yield events_in_words(noise_of_few(design.count, design.scale))
 
     def _on_sampling(self) -> Iterator[str]:
         sampled = [each for each in self.candidates if each.sampling_probability < 1]
@@ -316,6 +344,11 @@ class Plan:
 _smoothed, _straight = attrgetter("smoothed"), attrgetter("interpolated")
 
 
+def _outermost(grouping: Grouping) -> list[str]:
+    groups = grouping.groups
+    return [name for name, depth in zip(groups.names, groups.depths, strict=True) if depth == 0]
+
+
 def _best_pair(candidates: Sequence[Candidate]) -> tuple[int, int]:
     """Cap and gap of the best candidate that has them, or whatever there is."""
     return _recommended([each for each in candidates if each.participation_cap] or candidates).pair
@@ -347,6 +380,9 @@ def plan(
     gap: int | Sequence[int] = 1,
     participation: Participation | Mapping[int, Participation] | Mapping[float, int] | None = None,
     step_cap: int = 1,
+    keys: Keys | None = None,
+    groups: Mapping[str, Any] | None = None,
+    shares: Sequence[float] | None = None,
     individuals: int = 1,
     level: float | None = None,
     season_amplitudes: Mapping[float, float] | None = None,
@@ -365,6 +401,10 @@ def plan(
     filters are compared at every step, which is the better start for a good smoother (docs/concepts/amplification.md).
     Sampling is then compared with the best cap and gap. If no sampling probability is 1, all are compared at the
     largest. A cap weighs down who exceeds it, but drops what exceeds it where a filter follows without a gap.
+
+    With ``keys`` it is of a panel, without a cap: all that is said of the signal is of each key, and the error, too. Of
+    the totals of ``groups`` there is one each; of their departures, half the variance is taken to be one at all keys,
+    as weather is. Where keys share less or more of it, errors are some 10% larger, or 20% less.
 
     All errors are against the true counts, including what caps lose. If nothing is known of how often people come, the
     private series is recommended: the smaller a cap, the less its noise and the greater its loss, which is unknown.
@@ -390,6 +430,8 @@ def plan(
         ``{1: …, 6: …}``.
     :param step_cap: people or events? With 1, each step counts the *people* in it, however many events each has. With
         ``M`` it counts *events*, at most so many of one individual in one step, with ``M`` times the noise.
+    :param keys: of a panel, public; with them, no cap.
+    :param groups: of all keys, as of :func:`~opendp_timeseries.make_private_series`, as are the next ones.
     :param individuals: how many the guarantee is for.
     :param level: mean count of a step; if left out, that of the participation, else unknown.
     :param season_amplitudes: the amplitude of each pattern, in counts, by its period in steps, such as ``{24: 60.0}``:
@@ -427,9 +469,13 @@ def plan(
         gaps != [1] or (sampling_probability is not None and np.any(np.asarray(sampling_probability) != 1))
     ):
         raise ValueError("gap and sampling_probability must be left out without a participation_cap, or give one")
+    panel = None if keys is None else panel_of("key", keys)
+    if caps and panel is not None:
+        problem = "must be left out with keys: places are planned without a cap, which leaves nobody out"
+        raise ValueError(f"participation_cap ({', '.join(map(str, caps))}) {problem}")
     by_gap, known = _by_gap(participation, grid.size)
     if known and level is None and proxy is None and step_cap == 1:
-        level = by_gap[1].total / grid.size or None
+        level = by_gap[1].total / grid.size / len(panel or "1") or None
     signal = described_signal(
         grid.size,
         level=level,
@@ -452,8 +498,9 @@ def plan(
             raise ValueError(f"sampling_probability ({p:g}) {few}; raise it")
         Sampling.of(p, sampling).blocks(grid.size)  # or refuse it
     widths = _each("std", std, partial(check.real, minimum=0.0))
-    source, unit = Source(identifier="id", time="time"), Unit(replaced=bool(replaced))
-    reading = Reading(source=source, grid=grid, unit=unit, step_cap=step_cap)
+    source = Source(identifier="id", time="time", by=None if panel is None else "key")
+    unit, grouping = Unit(replaced=bool(replaced)), grouping_of(groups, panel, shares)
+    reading = Reading(source=source, grid=grid, unit=unit, step_cap=step_cap, panel=panel, grouping=grouping)
 
     def calibrated(design: Design) -> Design:
         found = calibrate(design.law(individuals).at, Budget(epsilon=epsilon, delta=delta))
@@ -519,7 +566,8 @@ def plan(
         compared[best] = [
             found if p == most else candidate(best, p, found.std) for found in compared[best] for p in probabilities
         ]
-    limits = f"events, at most {step_cap} of one in a step, " if step_cap > 1 else ""
+    limits = "" if panel is None else f"{len(panel)} keys, "
+    limits += f"events, at most {step_cap} of one in a step, " if step_cap > 1 else ""
     limits += f"cap {caps[0]}, " if len(caps) == 1 else ""
     limits += f"gap {gaps[0]}, " if len(gaps) == 1 and gaps[0] > 1 else ""
     return Plan(

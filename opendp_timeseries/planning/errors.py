@@ -18,11 +18,16 @@ from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.grouping import SHARES
 from opendp_timeseries.design.kernels import Kernel
+from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.planning.participation import Participation
 from opendp_timeseries.planning.signal import SignalModel, copies
+from opendp_timeseries.reconstruction.hierarchy import Hierarchy
 from opendp_timeseries.reconstruction.levels import level as level_of
+from opendp_timeseries.reconstruction.levels import panel
 
+#: Of the departures of a key, this part of the variance is taken to be one at all keys, as weather is.
+_COMMON: Final = 0.5
 #: Kept sets are drawn with this public seed, so that a plan is reproducible.
 _SEED: Final = 20220323
 _DRAWS: Final = 8
@@ -37,6 +42,7 @@ class ExpectedError(NamedTuple):
     noise: float  #: what the noise contributes to the error of the interpolated series
     bias: float  #: what the filter removes and what the signal does between kept steps contribute to it
     smoothed: float  #: error of the best linear smoother that knows the covariance of the signal
+    totals: tuple[tuple[str, float], ...] = ()  #: the same of the totals of groups of a panel, by their names
 
 
 class Covariances(NamedTuple):
@@ -86,34 +92,119 @@ def expected_error(signal: SignalModel, kernel: Kernel, sampling: Sampling, scal
 def error_at_tiers(signal: SignalModel, count: Count, scale: float, participation: Participation) -> ExpectedError:
     """Return the error to expect of a release in several tiers of activity, of which all but the last are smoothed.
 
-    With groups, it is that of a key which is smoothed by itself, of its share of the norm.
-
     That of the best linear smoother of all tiers, if people come at the same hours however often they come, and of
-    the level as :func:`~opendp_timeseries.smooth` finds it.
+    the level as :func:`~opendp_timeseries.smooth` finds it. Of a panel it is that of a key, and there are those of the
+    totals of all groups.
 
-    :param count: in tiers of activity; of a panel, each series is taken to be of its own people.
+    :param signal: of a key.
+    :param count: in tiers of activity.
     :param participation: how often people come; of its counts, only their shares matter.
     """
     if count.tiers is None:
         raise ValueError("count must have tiers of activity")
     ends, whole = count.tiers.table(count.reading.most_steps)
-    if count.reading.grouping is not None:
-        scale *= math.sqrt(SHARES / count.reading.grouping.shares[0])
-    weights: NDArray[np.float64] = whole / (scale * 2**RESOLUTION_BITS)
-    level = max(math.sqrt(signal.level), 1e-9 * scale)
-    counts = participation.by_often(ends)
-    counts *= level / counts.sum()
-    by_level = level_of(counts @ weights, ends, weights, signal.size**-0.5).variance
-    # Counts are a rate, and what they vary around it by themselves, each with the weights of those who come.
-    own = max(signal.mean or 0.0, 0.0)
-    rate, each = np.maximum(signal.spectrum() - own, 0.0), own / level * counts
-    shape, both = counts @ weights / level, each @ weights
-    known = rate[:, None, None] * np.outer(shape, shape) + (weights.T * each) @ weights + np.eye(len(shape))
-    with_signal = rate[:, None] * shape + both
-    left = rate + own - np.sum(with_signal * np.linalg.solve(known, with_signal[:, :, None])[:, :, 0], axis=1)
-    left[0] = 0.0  # which is the level
-    smoothed = max(float(left @ copies(signal.size)) / signal.size, 0.0) + by_level
-    return ExpectedError(noise=1 / float(weights[0, -1]), bias=0.0, smoothed=math.sqrt(smoothed))
+    people = _People(ends, whole / 2**RESOLUTION_BITS, participation.by_often(ends))
+    keys = count.panel or ()
+    if len(keys) < 2:
+        scale *= _of_level(count.reading, 0)
+        level = people.level_square(math.sqrt(signal.level), scale, signal.size)
+        square = people.square(signal.rate(), _poisson(signal), scale, signal.size) + level
+        return ExpectedError(noise=people.alone(scale), bias=0.0, smoothed=math.sqrt(square))
+    return _error_at_places(signal, count.reading, scale, people)
+
+
+def _poisson(signal: SignalModel) -> float:
+    """What counts vary around their rate by themselves."""
+    return max(signal.mean or 0.0, 0.0)
+
+
+def _of_level(reading: Reading, level: int) -> float:
+    """How much larger the noise of a level of groups is in counts, by its share of the norm."""
+    return 1.0 if reading.grouping is None else math.sqrt(SHARES / reading.grouping.shares[level])
+
+
+class _People(NamedTuple):
+    """How often people come, and how much they weigh in each tier."""
+
+    ends: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    counts: NDArray[np.float64]  # of those who come so often, of which only the shares matter
+
+    @property
+    def _shares(self) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = self.counts / self.counts.sum()
+        return found
+
+    def alone(self, scale: float) -> float:
+        """Return the standard error of a step in the last tier."""
+        return scale / float(self.weights[0, -1])
+
+    def means(self, level: float) -> NDArray[np.float64]:
+        """Return the mean of each tier."""
+        found: NDArray[np.float64] = level * self._shares @ self.weights
+        return found
+
+    def level_square(self, level: float, scale: float, size: int) -> float:
+        """Return the mean square of the error of the level of one series."""
+        level, weights = max(level, 1e-9 * scale), self.weights / scale
+        return level_of(self.means(level) / scale, self.ends, weights, size**-0.5).variance
+
+    def square(self, rate: NDArray[np.float64], own: float, scale: float, size: int) -> float:
+        """Return the mean square of the error of a smoother that knows the level.
+
+        :param rate: spectrum of the rate, of so many steps.
+        :param own: variance of counts around it.
+        """
+        weights, shares = self.weights / scale, self._shares
+        # Counts are a rate, and what they vary around it by themselves, each with the weights of those who come.
+        shape, both = shares @ weights, own * shares @ weights
+        known = rate[:, None, None] * np.outer(shape, shape) + (weights.T * own * shares) @ weights + np.eye(len(shape))
+        with_signal = rate[:, None] * shape + both
+        left = rate + own - np.sum(with_signal * np.linalg.solve(known, with_signal[:, :, None])[:, :, 0], axis=1)
+        left[0] = 0.0  # which is the level
+        return max(float(left @ copies(size)) / size, 0.0)
+
+
+def _error_at_places(signal: SignalModel, reading: Reading, scale: float, people: _People) -> ExpectedError:
+    """Return the error of a key, and of totals, of a panel that is smoothed jointly.
+
+    The total of all is smoothed as one series is, and each part is its share of that and a departure.
+    """
+    keys, size, root_of_size = reading.panel or (), signal.size, math.sqrt(signal.size)
+    grouping = reading.grouping
+    released = [] if grouping is None else [grouping.groups_at(1 + k) for k in range(grouping.depth)]
+    hierarchy = Hierarchy.of(keys, released)
+    members = [len(keys), *(len(groups.members) for groups in released)]
+    noise = np.full(hierarchy.size, math.inf)
+    noise[: sum(members)] = np.repeat([scale * _of_level(reading, k) for k in range(len(members))], members)
+    noise = hierarchy.upward(noise)
+    number = hierarchy.sums(np.append(np.ones(len(keys)), np.zeros(hierarchy.size - len(keys))))
+    departures, mean, own = signal.departures(), math.sqrt(signal.level), _poisson(signal)
+
+    def apart(many: float, of_all: float, error: float) -> float:
+        """What is not in common of so many keys, beside the prediction of all."""
+        return people.square((1 - _COMMON) * many * (1 - many / of_all) * departures, many * own, error, size)
+
+    squares, root = np.zeros(hierarchy.size), hierarchy.root
+    many, error = float(number[root]), float(noise[root])
+    rate = many**2 * (signal.lines + _COMMON * departures) + many * (1 - _COMMON) * departures
+    squares[root] = people.square(rate, many * own, error, size) + people.level_square(many * mean, error, size)
+    for row, parts in reversed(hierarchy.branches):
+        # Of parts alike in size and noise the error is one.
+        kinds, of_kind = np.unique(np.column_stack([number[parts], noise[parts]]), axis=0, return_inverse=True)
+        of_each = np.array([apart(many, float(number[row]), error) for many, error in kinds.tolist()])[of_kind.ravel()]
+        means, alike = number[parts, None] * people.means(mean), float(np.sqrt(np.mean(noise[parts] ** 2)))
+        together = means.sum(axis=0), float(noise[row]) / root_of_size
+        of_each += panel(means, people.ends, people.weights, alike / root_of_size, together).own
+        squares[parts] = of_each * (1 - of_each / of_each.sum()) + (number[parts] / number[row]) ** 2 * squares[row]
+    names = [name for groups in released for name in groups.names] or ["all keys"]
+    found = dict(zip(names, np.sqrt(squares[len(keys) :]).tolist(), strict=False))
+    return ExpectedError(
+        noise=people.alone(scale * _of_level(reading, 0)),
+        bias=0.0,
+        smoothed=math.sqrt(float(squares[: len(keys)].mean())),
+        totals=tuple((name, found[name]) for name in (names if grouping is None else grouping.groups.names)),
+    )
 
 
 def _drawn(rng: np.random.Generator, size: int, sampling: Sampling) -> NDArray[np.int64]:

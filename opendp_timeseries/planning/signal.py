@@ -50,6 +50,14 @@ class SignalModel:
         """Return the variance of each coefficient in an orthonormal Fourier basis, at the frequencies 0 … ⌊T/2⌋."""
         return np.maximum(np.fft.rfft(self.covariance).real, 0.0)
 
+    def departures(self) -> NDArray[np.float64]:
+        """Return the spectrum of what is neither in patterns nor Poisson's variance around the rate."""
+        return np.maximum(self.spectrum() - self.lines - max(self.mean or 0.0, 0.0), 0.0)
+
+    def rate(self) -> NDArray[np.float64]:
+        """Return the spectrum without Poisson's variance around the rate."""
+        return np.maximum(self.spectrum() - max(self.mean or 0.0, 0.0), 0.0)
+
     def spectrum_with_level(self) -> NDArray[np.float64]:
         """Return the spectrum with the energy of the level, all of which is at frequency 0."""
         power = self.spectrum()

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.count import Count
-from opendp_timeseries.design.grouping import Grouping
-from opendp_timeseries.design.groups import Key
+from opendp_timeseries.design.grouping import grouping_of
 from opendp_timeseries.design.reading import Keys, Reading
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.tiers import Tiers, tiers_for
@@ -145,20 +144,10 @@ def make_participation_count(
     Influence(l0=8, l2=1, linf=0.901...)
     """
     log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, periods=True)
-    grouping = _grouping(groups, log["panel"], shares)
+    grouping = grouping_of(groups, log["panel"], shares)
     reading = Reading(**log, grid=grid, step_cap=step_cap, gap=gap, key_cap=key_cap, grouping=grouping)
     weighting = _weighting(reading, participation_cap, tiers, excess=excess, norm=norm, per=per)
     return counted(input_domain, input_metric, Count(reading, weighting, _grid_of_totals(grid, per)))
-
-
-def _grouping(groups: Any, panel: tuple[Key, ...] | None, shares: Sequence[float] | None) -> Grouping | None:
-    if groups is None:
-        if shares is not None:
-            raise ValueError(f"shares ({check.shown(shares)}) require groups, whose levels they are of")
-        return None
-    if panel is None:
-        raise ValueError("groups require by= and keys=, or leave them out")
-    return Grouping.of(groups, panel, shares)
 
 
 def _weighting(reading: Reading, cap: int | None, tiers: Tiers | None, **options: Any) -> Weighting:

@@ -9,6 +9,7 @@ from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import PERIODS, TimeGrid
 from opendp_timeseries.reconstruction.frames import AnySeries
+from opendp_timeseries.reconstruction.local_events import least_seen
 from opendp_timeseries.release.documents import joint_guarantee
 from opendp_timeseries.release.release import Release
 
@@ -91,6 +92,18 @@ def made_from(release: Release, part: AnySeries) -> str:
     kept = f"the {len(release)} of {release.size} steps that were kept{blocks}"
     where = "every step" if release.sampling_probability == 1 else kept
     return f"noisy values at {where}, with noise of standard deviation {release.scale:.4g}"
+
+
+def events_in_words(noise: float) -> str:
+    """Return how many must come to a key for an event to be seen.
+
+    :param noise: standard error of the number of those who come to it in a step.
+    """
+    single, three = (f"{least_seen(noise, steps):,.0f}" for steps in (1, 3))
+    return (
+        f"An event at one key is seen from about {single} on in one step, or {three} in each of three; the noise may"
+        " hide what is smaller."
+    )
 
 
 def step_in_words(grid: TimeGrid) -> str:

@@ -12,13 +12,17 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import captions, frames
+from opendp_timeseries.reconstruction.everybody import noise_of_few
 from opendp_timeseries.reconstruction.frames import AnySeries
+from opendp_timeseries.reconstruction.hierarchy import is_joint
 from opendp_timeseries.reconstruction.totals import Totals, longer_steps
 from opendp_timeseries.release.documents import write_releases
 from opendp_timeseries.release.release import Release, software
 
 #: Steps of totals that are chosen if none is given, and from how many days on.
 _TOTALS: Final = (("1y", 1827), ("1mo", 45), ("1d", 2), ("1mo", 28))
+#: So many series are named.
+_NAMED: Final = 8
 _METHOD: Final = (
     "The method is of Koga, Meehan & Chaudhuri (2022), Privacy Amplification by Subsampling in Time Domain (AISTATS)."
 )
@@ -150,6 +154,29 @@ def _near(
             f"An interval holds {of}{where} with a probability of {level:.0%}, each step on its own{model}: for half of"
             f" the steps it is at most ±{rounded(float(np.median(half)))} {unit}, where {rounded(mean)} is the average."
         )
+        found += _hidden(whole, dict(zip(group, parts, strict=True)), level)
+    return found
+
+
+def _hidden(whole: Release, parts: dict[str, AnySeries], level: float) -> list[str]:
+    """Say of the series of a panel, or of its totals, what the noise hides."""
+    found = []
+    halves = {name: np.subtract(*frames.known_interval(part, level)[::-1]) / 2 for name, part in parts.items()}
+    known = {name: half[np.isfinite(half)] for name, half in halves.items()}
+    small = [name for name, half in known.items() if len(half) and np.median(half) > parts[name].values.mean()]
+    if small and len(parts) > 1:
+        more = f" and {len(small) - _NAMED} more" if len(small) > _NAMED else ""
+        which = f"{', '.join(small[:_NAMED])}{more}" if len(small) < len(parts) else "All of them"
+        found.append(
+            f"Too small to be shown by the step: {which}. The interval is wider than the number itself, and what is"
+            " seen there is mostly the course of the others. Longer steps, and sums of several, show more."
+        )
+    behind = next(iter(parts.values())).sources or (whole,)
+    count = behind[0].design.signal.count
+    of_keys = len(parts) > 1 and whole.design.signal.groups is None and count is not None and count.grid.size > 1
+    if of_keys and count is not None and is_joint(behind) and all("jointly" in part.model for part in parts.values()):
+        found.append(captions.events_in_words(noise_of_few(count, behind[0].scale)))
+        found.append("A key that was closed for a day is drawn towards the others, and shows more than it had.")
     return found
 
 

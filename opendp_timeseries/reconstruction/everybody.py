@@ -94,6 +94,18 @@ def values_at(release: Release, count: Count, level: int = 0) -> tuple[Array, fl
     return values / shared[:, None, None], release.scale / math.sqrt(reading.grouping.shares[level] / SHARES)
 
 
+def noise_of_few(count: Count, scale: float) -> float:
+    """Return the standard error of how many come in a step, at a key, of people who come seldom, by all tiers.
+
+    :param scale: of the noise.
+    """
+    if count.tiers is None:
+        return scale
+    reading = count.reading
+    weights = count.tiers.weights(reading).rows[0].reshape(count.tiers.series, -1)[:, 0] / 2**RESOLUTION_BITS
+    return scale / float(np.linalg.norm(weights))
+
+
 class ByOften(NamedTuple):
     """How much of the level is of those who come so often, by rows of a table; its shape, not its size."""
 

@@ -17,6 +17,7 @@ from scipy.sparse.linalg import LinearOperator
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.reconstruction import errors
 from opendp_timeseries.reconstruction.matrices import Array
+from opendp_timeseries.release.release import Release
 
 Rows = NDArray[np.intp]
 
@@ -72,6 +73,20 @@ class Hierarchy(NamedTuple):
             below = variances[parts].sum()
             variances[row] = below if np.isinf(noise[row]) else below * variances[row] / (below + variances[row])
         return np.sqrt(variances)
+
+
+def is_joint(releases: Sequence[Release]) -> bool:
+    """Return whether releases can be smoothed jointly: a panel of several series, and totals, with every step kept."""
+    signals = [release.design.signal for release in releases]
+    panels = [signal for signal in signals if signal.groups is None]
+    return (
+        len(panels) == 1
+        and panels[0].count is not None
+        and len(panels[0].count.panel or ()) > 1
+        and all(not signal.kernels for signal in signals)
+        and all(len(release) == release.size for release in releases)
+        and all(np.all(np.isfinite(release.values)) for release in releases)
+    )
 
 
 def branches_of(keys: Sequence[str | int], released: Sequence[Groups]) -> list[Branch]:

@@ -22,6 +22,9 @@ OPENING: Final = 0.1
 #: Chances from which an event counts, and from which it has a name.
 LEAST: Final = 0.02
 EVENT: Final = 0.5
+#: An event is nearly always seen whose size is so many standard errors, of all of its steps together. Of events of one
+#: step and of three, with 5, 6 and 7 of these, .53 and .72, .88 and .94, and .97 were.
+SEEN: Final = 7.0
 #: Chance that an event goes on for one more step: four steps on average.
 _PERSISTENCE: Final = 0.75
 #: How large a crowd may be, in standard errors of one.
@@ -80,6 +83,14 @@ class Evidence(NamedTuple):
         each = np.repeat(prior / len(_SIZES), len(_SIZES))
         none, some = _forward_backward(odds.reshape(*odds.shape[:2], -1), each, often / odds.shape[1])
         return none, some.reshape(odds.shape)
+
+
+def least_seen(noise: float, steps: int = 1) -> float:
+    """Return how many must come in each of so many steps for an event to be seen, nearly always.
+
+    :param noise: standard error of the number of those who come to it in a step.
+    """
+    return SEEN * noise / math.sqrt(steps)
 
 
 def _forward_backward(odds: Array, prior: Array, begin: float) -> tuple[Array, Array]:

@@ -35,20 +35,6 @@ _KINDS: Final = (0.25, 0.4, 0.2, 0.1, 0.05)
 _LEAST: Final = 1e-4
 
 
-def is_joint(releases: Sequence[Release]) -> bool:
-    """Return whether releases can be smoothed jointly: a panel of several series, and totals, with every step kept."""
-    signals = [release.design.signal for release in releases]
-    panels = [signal for signal in signals if signal.groups is None]
-    return (
-        len(panels) == 1
-        and panels[0].count is not None
-        and len(panels[0].count.panel or ()) > 1
-        and all(not signal.kernels for signal in signals)
-        and all(len(release) == release.size for release in releases)
-        and all(np.all(np.isfinite(release.values)) for release in releases)
-    )
-
-
 def smooth_panel(
     releases: Sequence[Release],
     patterns: tuple[Season, ...],

@@ -20,11 +20,12 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, haar
 from opendp_timeseries.reconstruction.counts import counts_of
 from opendp_timeseries.reconstruction.everybody import last_tier, of_everybody, values_at
+from opendp_timeseries.reconstruction.hierarchy import is_joint
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.levels import Panel, panel
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
-from opendp_timeseries.reconstruction.panels import is_joint, smooth_panel, smooth_private_panel
+from opendp_timeseries.reconstruction.panels import smooth_panel, smooth_private_panel
 from opendp_timeseries.reconstruction.reconcile import panel_first, reconcile
 from opendp_timeseries.reconstruction.seasons import Season, Seasons, read_seasons
 from opendp_timeseries.reconstruction.series import Series, of_each_part, panel_of, progress_line, reconstruct_parts

@@ -18,6 +18,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.__main__ import main
 from opendp_timeseries.commandline import inputs, publication, release
 from opendp_timeseries.commandline.words import TABLES, WORDS
+from opendp_timeseries.reconstruction.everybody import last_tier
 from tests.commandline.trips import export_trips, stations
 from tests.refused import refusal
 
@@ -74,11 +75,12 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
+CAPS = "--key-cap 1 --participation-cap 30 --people-cap 3"
 #: A city's year, as it is typed: no line of Python, and the second command of each month is the first of the next.
 WALK = """
 init publication.toml --file trips-{part}.csv --identifier card --time started --start 2024-03-01 --end 2025-03-01\
- --step STEP --zone Europe/London --every 1mo --ledger trips.ledger --by station --keys stations.csv --key-cap 1\
- --total city --groups district --participation-cap 30 --people --people-cap 3 --epsilon 1 --delta 1e-6\
+ --step STEP --zone Europe/London --every 1mo --ledger trips.ledger --by station --keys stations.csv\
+ --total city --groups district CAPS --people --epsilon 1 --delta 1e-6\
  --season SEASON --holidays 2024-03-29 2024-04-01 --individuals CARDS --figure FIGURE --title 'Bike riders'\
  --page --spreadsheet
 programme publication.toml --new
@@ -93,24 +95,26 @@ ledger publication.toml
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("rows", "number", "cards", "step", "season", "figure"),
+    ("caps", "rows", "number", "cards", "step", "season", "figure"),
     [
-        (20_000, 6, 4000, "1d", "1w", "none"),
-        (400_000, 60, 40_000, "1h", "1d 1w", "png"),
+        ("--people-by-key", 20_000, 6, 4000, "1d", "1w", "none"),
+        (CAPS, 20_000, 6, 4000, "1d", "1w", "none"),
+        (CAPS, 400_000, 60, 40_000, "1h", "1d 1w", "png"),
     ],
 )
-def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, number, cards, step, season, figure):
+def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, caps, rows, number, cards, step, season, figure):
     openpyxl = pytest.importorskip("openpyxl")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", None)
     trips, said = export(tmp_path, rows, stations(number), cards=cards), []
-    chosen = {"STEP": [step], "SEASON": season.split(), "CARDS": [str(cards)], "FIGURE": [figure]}
+    chosen = {"STEP": [step], "SEASON": season.split(), "CARDS": [str(cards)], "FIGURE": [figure], "CAPS": caps.split()}
     for command in WALK.strip().splitlines():
         command = [word for each in shlex.split(command) for word in chosen.get(each, [each])]
         assert main(command) == 0
         said.append(" ".join("".join(capsys.readouterr()).split()))
     _, new, check, first, second, after, verified, ledger = said
-    assert "part from state noise of series noise of totals noise of people noise of people by key alone" in new
+    of_totals = " noise of totals" if caps == CAPS else ""  # else they are in the norm of the series
+    assert f"part from state noise of series{of_totals} noise of people noise of people by key alone" in new
     assert "Left: 12 of 12; next is part 1, 2024-03." in new
     alone = re.search(r"2024-03 planned [0-9. ]+ ε = ([0-9.]+)", new)[1]
     assert f"Guarantee: (ε = {alone}, δ = 1e-06)" in first
@@ -128,7 +132,7 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
     assert verified.count("release 2 of 12") == 1
     assert "all of it planned in advance" in ledger
     assert ts.Ledger("trips.ledger").verify().epsilon < 1
-    for month, (local, card) in trips.items():
+    for month, (local, card, station) in trips.items():
         name = f"release-2024-{month:02}"
         assert (tmp_path / f"{name}.png").exists() == (figure == "png")
         page = (tmp_path / f"{name}.html").read_text()
@@ -138,9 +142,10 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
         in_all, *at_keys = rows_of(tmp_path / f"{name}-people.csv")
         numbers = "; ".join(f"{row['key']}: {float(row['individuals']):,.0f} ± [0-9,]+" for row in at_keys)
         assert len(at_keys) == number
-        assert {row["people_cap"] for row in at_keys} == {"3"} != in_all["people_cap"] == ""
-        capped = "Individuals at each key, each at 3 at most, so that numbers are too low by those at more"
-        assert re.search(f"{capped}, with 90% confidence: {numbers}", page)
+        assert {row["people_cap"] for row in at_keys} == {"3" if caps == CAPS else ""}
+        assert in_all["people_cap"] == ""
+        capped = ", each at 3 at most, so that numbers are too low by those at more" if caps == CAPS else ""
+        assert re.search(f"Individuals at each key{capped}, with 90% confidence: {numbers}", page)
         assert f"from 2024-{month:02}-01" + {"1d": "", "1h": " 00:00"}[step] in page
         if step == "1d":
             assert f"from 2024-{month:02}-01 to 2024-{month:02}-{34 - month}, on the clock" in page
@@ -166,11 +171,13 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
         offsets = [row["step_start"][19:] for row in table if row["key"] == "city"]
         in_winter = {("1d", 3): (31, 31), ("1h", 3): (743, 721), ("1d", 4): (30, 0), ("1h", 4): (720, 0)}
         assert (len(starts), offsets.count("+00:00")) == in_winter[step, month]
-        # One card counts once in a step: the city's number of people, of whom next to nobody exceeds the cap.
+        # One card counts once at a station in a step; with the caps, once in the city, and next to nobody exceeds them.
         truth = np.zeros(len(starts))
-        steps, _ = np.unique(np.stack([np.searchsorted(starts, local.astype("M8[s]"), "right") - 1, card]), axis=1)
-        np.add.at(truth, steps, 1)
-        totals = ts.read_releases((tmp_path / f"{name}.json").read_text())[1]
+        where = np.zeros(len(card), dtype=np.int64) if caps == CAPS else station
+        counted = np.stack([np.searchsorted(starts, local.astype("M8[s]"), "right") - 1, card, where])
+        np.add.at(truth, np.unique(counted, axis=1)[0], 1)
+        panel, totals, *_ = ts.read_releases((tmp_path / f"{name}.json").read_text())
+        totals = totals if caps == CAPS else last_tier(panel, 2)
         noise = (ts.interpolate(totals).by_key()["city"].values - truth) / totals.scale
         low, high = scipy.stats.chi2.ppf([5e-10, 1 - 5e-10], len(truth))
         assert low < noise @ noise < high
@@ -577,6 +584,12 @@ def test_a_panel_by_flags_without_a_programme(city, capsys):
 
 def test_a_plan_needs_no_cap_and_says_what_rough_knowledge_tells(city, capsys):
     plan = ["plan", "--size", "672", "--epsilon", "1", "--delta", "1e-6"]
+    places = ["--by", "station", "--keys", "stations.csv", "--total", "city", "--groups", "district"]
+    assert main([*plan, *places, "--level", "20", "--season", "24:9", "--json"]) == 0
+    totals = json.loads(capsys.readouterr().out)["recommended"]["totals"]
+    assert [*totals] == ["city", "north", "south", "docks"]
+    assert main([*plan, *places, "--level", "20", "--season", "24:9", "--participation-cap", "3"]) == 2
+    assert "--participation-cap (3) must be left out with --keys" in refusal(capsys)
     series = ["--deviation", "20", "--time-scale", "12", "--filter-std", "0", "--sampling-probability", "1"]
     assert main([*plan, *series, "--level", "200"]) == 0
     said = capsys.readouterr().out
@@ -605,7 +618,7 @@ def test_a_plan_needs_no_cap_and_says_what_rough_knowledge_tells(city, capsys):
     assert "describe the signal by --season 24:90, by --deviation and --time-scale, or by all three" in refusal(capsys)
     assert main(["plan", "publication.toml", "--level", "200", *series]) == 2
     said = refusal(capsys)
-    assert re.search(r"leave out by \(line \d+\), every \(line \d+\); of a programme.*; see .* plan --help", said)
+    assert re.search(r"leave out every \(line \d+\); of a programme.*; see .* plan --help", said)
 
 
 def test_a_plan_of_a_publication(tmp_path, capsys, monkeypatch):
@@ -716,6 +729,12 @@ def test_a_programme_says_the_error_to_expect_of_each_part(city, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert re.search(r"They are up to \d+% of the level: longer steps, fewer keys or a larger budget show more", said)
     (city / "trips.ledger").unlink()
+    for line in ("participation_cap = 6", "key_cap = 1", "people_cap = 3"):
+        text = (city / "publication.toml").read_text()
+        (city / "publication.toml").write_text(re.sub(f"(?m)^{line}.*$", "", text))
+    assert main(["programme", "publication.toml", *known]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "noise of series noise of people error of series error of city alone" in said
     assert main(["programme", "publication.toml", "--new", "--deviation", "20"]) == 2
     assert not (city / "trips.ledger").exists()
     assert f"by season (line {line_of(city, 'season =')}) 24:90, by deviation and time_scale, or by" in refusal(capsys)

@@ -14,7 +14,7 @@ def stations(number):
 
 
 def export_trips(path, month, rows, places, *, cards):
-    """Write the trips of a month of 2024 in London, and return the hour and the card of each.
+    """Write the trips of a month of 2024 in London, and return the hour, the card and the station of each.
 
     Commuters come in the morning and in the evening of working days, others in the afternoon; some stations are much
     busier than others, and a few cards are used many times.
@@ -37,4 +37,4 @@ def export_trips(path, month, rows, places, *, cards):
         out.writerow(["trip", "card", "started", "station"])
         for k, (a, w, c, m) in enumerate(zip(*(x.tolist() for x in (at, where, card, minutes)), strict=True)):
             out.writerow([k, f"card {c}", f"{texts[a]}:{m:02}", names[w]])
-    return local[at], card
+    return local[at], card, where

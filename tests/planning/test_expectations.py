@@ -12,6 +12,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.planning import Plan
+from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.plugin.known import signal_of
 from tests.benchmarks.test_truth import LOGS
@@ -118,6 +119,45 @@ def test_departures_described_by_those_of_half_a_year_before(p):
     counts = np.bincount(steps[steps >= 0], minlength=2912)
     found = expected(1456, 20, {"proxy": counts[:1456]}, p=p)
     compare(found, [attained(found, counts[1456:], 20, seasons=(8, 56), seed=seed) for seed in range(4)])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("number", "size", "known"),
+    [
+        (25, 336, {"level": 12, "season_amplitudes": {24: 9}, "deviation": 3, "time_scale": 24}),
+        (10, 91, {"level": 100, "season_amplitudes": {7: 30}, "deviation": 20, "time_scale": 3}),
+        (8, 168, {"level": 20, "deviation": 5, "time_scale": 12}),
+    ],
+)
+def test_places_and_their_total(number, size, known):
+    """Of people who are at one place at a time, with half of the departures in common."""
+    keys, often = tuple(f"s{k}" for k in range(number)), participation_of({}, size)
+    found = ts.plan(ts.TimeGrid(size=size), epsilon=1.0, delta=1e-6, keys=keys, groups={"city": keys}, **known)
+    count, seasons = found.design.count, tuple(known.get("season_amplitudes", ())) or None
+    ends, weights = count.tiers.table(size)
+    shares, grouping, signal = often.by_often(ends), count.reading.grouping, described_signal(size, **known)
+    made = []
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+
+        def drawn_by(power, many, rng=rng):
+            return np.fft.irfft(np.fft.rfft(rng.normal(size=(many, size))) * np.maximum(power, 0) ** 0.5, size)
+
+        rates = signal.mean + drawn_by(signal.lines + signal.departures() / 2, 1)
+        rates = np.maximum(rates + drawn_by(signal.departures() / 2, number), 0)
+        people = rng.poisson(rates[:, :, None] * shares / shares.sum())
+        values = np.einsum("ktr,rj->jkt", people, weights / 2**16)
+        of_keys, of_city = (part / 16 for part in grouping.shares)
+        values = np.concatenate([values * of_keys**0.5, values.sum(axis=1, keepdims=True) * of_city**0.5], axis=1)
+        noisy = values.ravel() + found.design.scale * rng.normal(size=values.size)
+        release = ts.Release(steps=np.arange(noisy.size), values=noisy, design=found.design)
+        stations, city = ts.smooth([release], seasons=seasons)
+        truth = people.sum(axis=2)
+        each = np.mean((stations.values - truth.ravel()) ** 2), np.mean((city.values - truth.sum(axis=0)) ** 2)
+        made.append(np.sqrt(each))
+    expected = found.recommended.smoothed, found.recommended.totals[0][1]
+    assert np.mean(made, axis=0) == pytest.approx(expected, rel=0.2)
 
 
 @pytest.mark.long

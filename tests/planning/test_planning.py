@@ -15,15 +15,12 @@ from opendp_timeseries import _process
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.counting.progress import heard
-from opendp_timeseries.design.grouping import Grouping
-from opendp_timeseries.design.reading import Source
-from opendp_timeseries.design.tiers import default_tiers
-from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.planning import errors, plan
 from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
+from opendp_timeseries.plugin.known import stated_designs
 from opendp_timeseries.reconstruction.levels import level as level_of
-from tests import make
+from opendp_timeseries.reconstruction.levels import panel
 from tests.oracles import planning as oracle
 
 GRID = ts.TimeGrid(size=60)
@@ -85,19 +82,68 @@ def test_errors_at_tiers_are_those_of_dense_matrices():
     assert errors.error_at_tiers(signal, count, scale / 2, often).smoothed < 0.9 * found.smoothed
 
 
-def test_errors_of_keys_with_groups_are_those_of_their_share():
-    signal = described_signal(60, level=9.0, season_amplitudes={12: 5.0})
-    keys = ("a", "b", "c")
-    source = Source(identifier="id", time="time", by="key")
-    made = {"source": source, "grid": TimeGrid(size=60), "panel": keys, "tiers": default_tiers(60)}
-    grouping = Grouping.of({"all": keys}, keys, (0.25, 0.75))
-    alone, grouped = make.count(**made, key_cap=1), make.count(**made, grouping=grouping)
-    assert alone.reading.most_steps == grouped.reading.most_steps
-    often = participation_of({}, 60)
-    found = errors.error_at_tiers(signal, grouped, 10.0, often)
-    assert found == errors.error_at_tiers(signal, alone, 20.0, often)
-    # The broken variant: the share forgotten.
-    assert found.smoothed > 1.5 * errors.error_at_tiers(signal, alone, 10.0, often).smoothed
+def test_errors_at_places_are_those_of_dense_matrices():
+    known = {"level": 9.0, "season_amplitudes": {12: 5.0}, "deviation": 3.0, "time_scale": 7.0}
+    keys, often = ("a", "b", "c", "d"), participation_of({0.5: 8, 1.0: 40}, 60)
+    found = plan(GRID, epsilon=1.0, delta=1e-6, keys=keys, groups={"all": keys}, shares=(0.75, 0.25),
+                 participation={0.5: 8, 1.0: 40}, **known)  # fmt: skip
+    design, error = found.design, found.recommended
+    table = design.count.tiers.table(60)
+    weights, shares = table.weights / 2**16, often.by_often(table.ends)
+    shares /= shares.sum()
+    of_keys, of_all = design.scale * (16 / 12) ** 0.5, design.scale * (16 / 4) ** 0.5
+    # What is known of all together, by the sum of the keys, too.
+    together = (1 / (1 / (4 * of_keys**2) + 1 / of_all**2)) ** 0.5
+    pattern = described_signal(60, level=9.0, season_amplitudes={12: 5.0}).covariance - 9.0 * (np.arange(60) == 0)
+    rest = described_signal(60, **known).covariance - pattern - 9.0 * (np.arange(60) == 0)
+    total = oracle.error_of_best_at_scales(16 * pattern + 8 * rest + 2 * rest, 36.0, shares, weights, together)
+    total += level_of(36.0 * shares @ weights / together, table.ends, weights / together, 60**-0.5).variance
+    assert error.totals == (("all", pytest.approx(total**0.5, rel=1e-9)),)
+    own = oracle.error_of_best_at_scales(0.5 * 0.75 * rest, 9.0, shares, weights, of_keys)
+    means = np.tile(9.0 * shares @ weights, (4, 1))
+    own += panel(means, table.ends, weights, of_keys / 60**0.5, (means.sum(axis=0), together / 60**0.5)).own[0]
+    assert error.smoothed**2 == pytest.approx(own * 0.75 + total / 16, rel=1e-9)
+    # The broken variants: each key by itself, and the total without its keys.
+    (alone,) = plan(GRID, epsilon=1.0, delta=1e-6, participation={0.5: 8, 1.0: 40}, **known).candidates
+    assert error.smoothed < 0.9 * alone.smoothed
+    assert together < 0.9 * of_all
+
+
+def test_a_plan_of_places_says_what_can_be_seen():
+    keys = [f"s{k}" for k in range(12)]
+    groups = {"city": {"north": keys[:4], "south": keys[4:]}}
+    grid = ts.TimeGrid(start="2024-01-01", size=60, step="1d", zone="UTC")
+    known = {"epsilon": 1.0, "delta": 1e-6, "level": 100, "season_amplitudes": {7: 30}}
+    found = plan(grid, keys=keys, groups=groups, **known)
+    assert found.title.startswith("60 steps, 12 keys, (ε = 1")
+    totals = dict(found.recommended.totals)
+    assert list(totals) == ["city", "north", "south"]
+    assert found.recommended.smoothed < totals["north"] < totals["south"] < totals["city"] < 4 * totals["north"]
+    advice = found.advice()
+    assert f"expected error {found.recommended.smoothed:.4g} at each key (" in advice
+    share = f"{totals['south'] / 800:.1%} of the level"
+    assert f"The total of south (8 keys): expected error {totals['south']:.4g} ({share})." in advice
+    # Three levels have .625, .1875 and .1875 of the norm; 7 standard errors of those who come once.
+    single = 7 * found.design.scale / 0.625**0.5
+    assert f"from about {single:,.0f} on in one step, or {single / 3**0.5:,.0f} in each of three" in advice
+    assert found.to_dict()["recommended"]["totals"] == totals
+    assert found.command().endswith("--by KEY --keys KEYS.csv --total city --groups COLUMN --season 7")
+    names = {}
+    exec(found.python().partition("\nrelease")[0], names)
+    ((design, _),) = stated_designs(names["measurement"])
+    assert design == found.design
+    without = plan(grid, keys=keys, **known)
+    assert [name for name, _ in without.recommended.totals] == ["all keys"]
+    assert "The total of all keys (12 keys)" in without.advice()
+    assert without.recommended.totals[0][1] > totals["city"]
+    for wrong, message in (
+        ({"keys": keys, "participation_cap": 4}, r"participation_cap \(4\) must be left out with keys"),
+        ({"groups": groups}, "groups require by= and keys="),
+        ({"keys": keys, "shares": (0.5, 0.5)}, "require groups"),
+        ({"keys": keys, "groups": {"city": keys[:3]}}, "every key of the panel must be in a group"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            plan(grid, **known, **wrong)
 
 
 def test_a_stretch_knows_of_patterns_what_the_rest_tells(monkeypatch):

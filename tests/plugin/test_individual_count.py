@@ -12,6 +12,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.reconstruction.contents import contents_of
 from tests.oracles import counting as oracle
 
 pa = pytest.importorskip("pyarrow")
@@ -201,6 +202,9 @@ def test_numbers_of_everybody_are_right_with_intervals_that_hold(log_space):
     assert (again.converged, again.release.keys, again.sources) == (True, (*keys,), (release,))
     assert list(again.by_key()) == keys
     assert again.standard_error == pytest.approx(np.sqrt(np.diag(again.covariance @ np.eye(25))))
+    near = " ".join(contents_of(again).near)
+    assert "An interval holds the counts of everybody with a probability of 90%" in near
+    assert "event" not in near
     with_cap = np.abs(other(log).values - truth).mean()
     assert np.mean(errors) < 0.6 * with_cap
     assert 0.83 < np.mean(held) < 0.99

@@ -16,6 +16,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.reconstruction.contents import contents_of, digits_for
 from opendp_timeseries.reconstruction.svg import drawing
+from tests.reconstruction.test_joint import city, hours, released
 from tests.releases import panel, release_of
 
 DAYS = ts.TimeGrid(start="2024-03-30T00:00", size=72, step="1h", zone="Europe/Berlin")  # a change of the clocks
@@ -192,6 +193,24 @@ def test_a_panel_stands_below_its_total():
     releases = ts.read_releases(base64.b64decode(kinds["release.json"]).decode())
     assert {each.invocation for each in releases} == {sites.release.invocation}
     assert len(releases) == 2
+
+
+def test_a_page_says_which_places_are_too_small_and_what_the_noise_hides():
+    counts = hours(0, keys=6)
+    counts[3:] = np.random.default_rng(0).poisson(0.05, counts[3:].shape)
+    stations, total = ts.smooth(released(counts, np.random.default_rng(1), groups=city(6)), seasons=24)
+    near = contents_of(stations, beside=[total]).near
+    assert sum("Too small" in one for one in near) == 1
+    assert any("Too small to be shown by the step: k3, k4, k5. The interval is wider" in one for one in near)
+    seen = [k for k, one in enumerate(near) if one.startswith("An event at one key is seen from about 105 on in one")]
+    assert len(seen) == 1
+    assert "61 in each of three" in near[seen[0]]
+    assert near[seen[0] + 1].startswith("A key that was closed for a day")
+    alone = " ".join(contents_of(ts.interpolate(stations.release), beside=[ts.interpolate(total.release)]).near)
+    assert "Too small" in alone
+    assert "event" not in alone
+    (station,) = [part for key, part in stations.by_key().items() if key == "k4"]
+    assert "Too small" not in " ".join(contents_of(station).near)
 
 
 @pytest.mark.parametrize(
