@@ -1,8 +1,8 @@
-"""Choosing a design without data: what error to expect of a sampling probability, a filter, a cap.
+"""Choose a design without data: the expected error of a sampling probability, a filter, a cap.
 
-Noise scales come from the exact accounting, which reads no data. What the reconstruction adds depends on how the
+Noise scales come from the exact accounting, which reads no data. The error of the reconstruction depends on how the
 signal moves, which public facts describe: a few numbers, or a public series that resembles the private one. Never pass
-the private series itself: a design chosen by it would reveal something of it, uncharged.
+the private series itself: a design chosen by it would reveal something about it at no charge.
 """
 
 from opendp_timeseries.planning.designs import Candidate, Plan, plan

@@ -1,7 +1,7 @@
-"""Entries of a noisy histogram without most of the noise: by a smooth curve, which may end before the last entry.
+"""Denoising of a histogram by a smooth curve, which may end before the last entry.
 
-The noise is known. How smooth the curve is and where it ends is not: all are tried, and averaged by their evidence
-(Bayesian model averaging), so that what the entries leave open is in the covariance.
+The noise is known. The smoothness of the curve and its end are not: all combinations are fitted, and averaged by their
+evidence (Bayesian model averaging), so that the covariance includes what the entries leave open.
 """
 
 import math
@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-#: How much the slope of the curve may change over an octave.
+#: Standard deviations of the change of the curve's slope over an octave, as candidates.
 _BENDS: Final = tuple(0.05 * 4.0**k for k in range(4))
-#: Standard deviation of the curve's own level and slope, beforehand.
+#: Prior standard deviation of the curve's level and slope.
 _VAGUE: Final = 10.0
-#: How many times likelier, beforehand, it is that the curve goes on to the last entry than that it ends at any before.
+#: Prior odds that the curve reaches the last entry, against its end at a given earlier entry.
 _OPEN: Final = 4
 _MAX_ITERATIONS: Final = 200
 
@@ -22,21 +22,21 @@ _MAX_ITERATIONS: Final = 200
 def denoised(
     counts: NDArray[np.float64], noise: float, widths: NDArray[np.float64], places: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what the entries of a histogram are expected to be, not negative, and the covariance around that.
+    """Return the expected entries of a histogram, which are not negative, and their covariance.
 
-    :param counts: three entries or more, with noise.
+    :param counts: at least three noisy entries.
     :param noise: its standard deviation, above 0.
-    :param widths: of the entries; a curve that is even has entries in proportion to them.
+    :param widths: of the entries; a flat curve has entries in proportion to them.
     :param places: of the entries, ascending, in octaves.
     """
     ends = range(2, len(counts) + 1)
     fits = [_fit(counts, noise, widths[:end], places[:end], bend) for end in ends for bend in _BENDS]
-    found, covariance, evidence = (np.array(part) for part in zip(*fits, strict=True))
+    individuals, covariance, evidence = (np.array(part) for part in zip(*fits, strict=True))
     evidence[-len(_BENDS) :] += math.log(_OPEN)
     chance = np.exp(evidence - evidence.max())
     chance /= chance.sum()
-    mean = chance @ found
-    off = found - mean
+    mean = chance @ individuals
+    off = individuals - mean
     return mean, np.tensordot(chance, covariance + off[:, :, None] * off[:, None, :], axes=1)
 
 
@@ -45,11 +45,11 @@ def _fit(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Fit ``counts ~ N(m, noise² + m)``, ``m = widths·exp(θ)``, to a curve θ whose slope changes by ``bend`` an octave.
 
-    Entries beyond those that have a place are of nobody. The mode by Fisher's scoring, the evidence by Laplace's
+    Entries without a place are taken to be empty. The mode is found by Fisher scoring, the evidence by Laplace's
     approximation.
 
-    :return: expected individuals in each entry, given the noisy ones; the covariance of the individuals around them;
-        and the logarithm of the probability of what was seen, up to a constant.
+    :return: expected individuals in each entry, given the noisy entries; their covariance; and the logarithm of the
+        probability of the noisy entries, up to a constant.
     """
     counts, beyond = counts[: len(places)], counts[len(places) :]
     n = len(counts)
@@ -71,30 +71,30 @@ def _fit(
         move = np.linalg.solve(curvature, slope)
         move /= max(1.0, float(np.max(np.abs(move))) / 2)
         for _ in range(30):
-            tried = parts(theta - move)
-            if tried[0] < loss:
+            trial = parts(theta - move)
+            if trial[0] < loss:
                 break
             move /= 2
         else:
             break
         theta = theta - move
-        (loss, slope, curvature), gain = tried, loss - tried[0]
+        (loss, slope, curvature), gain = trial, loss - trial[0]
         if gain < 1e-9:
             break
     evidence = -loss + (np.linalg.slogdet(precision)[1] - np.linalg.slogdet(curvature)[1]) / 2
     evidence -= np.sum(beyond**2 / noise**2 + math.log(noise**2)) / 2
-    # Individuals are few or many around the curve as chance has it; what the noise lets one see of that counts.
+    # Individuals vary around the curve by chance; the noisy entries determine a share of that variation.
     curve = widths * np.exp(theta)
     share = curve / (curve + noise**2)
-    moved = (1 - share) * curve
-    found, covariance = np.zeros(n + len(beyond)), np.zeros((n + len(beyond),) * 2)
-    found[:n] = np.maximum(curve + share * (counts - curve), 0.0)
-    covariance[:n, :n] = moved[:, None] * np.linalg.inv(curvature) * moved + np.diag(share * noise**2)
-    return found, covariance, float(evidence)
+    response = (1 - share) * curve
+    expected, covariance = np.zeros(n + len(beyond)), np.zeros((n + len(beyond),) * 2)
+    expected[:n] = np.maximum(curve + share * (counts - curve), 0.0)
+    covariance[:n, :n] = response[:, None] * np.linalg.inv(curvature) * response + np.diag(share * noise**2)
+    return expected, covariance, float(evidence)
 
 
 def _prior_covariance(places: NDArray[np.float64], bend: float) -> NDArray[np.float64]:
-    """Covariance of an integrated random walk whose slope changes by ``bend`` an octave, from a vague start."""
+    """Return the covariance of an integrated random walk whose slope changes by ``bend`` an octave."""
     at = places - places[0]
     near, far = np.minimum(at[:, None], at), np.maximum(at[:, None], at)
     walk = near**2 * (far - near / 3) / 2

@@ -1,4 +1,4 @@
-"""Designs for one budget, side by side, with the error to expect of each, and what to do."""
+"""Comparison of designs for one budget, with the expected error of each, and advice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.design.weighting import capped
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.planning.errors import error_at_tiers, expected_error
-from opendp_timeseries.planning.participation import Participation, fraction_left, participation_of
+from opendp_timeseries.planning.participation import Participation, participation_of, remaining_fraction
 from opendp_timeseries.planning.signal import SignalModel, described_signal
 from opendp_timeseries.reconstruction.captions import events_in_words
 from opendp_timeseries.reconstruction.everybody import noise_of_few
@@ -44,9 +44,9 @@ T = TypeVar("T", int, float)
 PRIVATE: Final = "private series"
 
 _PROBABILITIES: Final = (0.1, 0.2, 0.5, 1.0)
-#: Below this many kept steps on average, an expected error says little of any one release.
+#: Below this many kept steps on average, an expected error says little about a single release.
 _MIN_KEPT: Final = 8
-#: Sampling, a filter or a gap is recommended, and said to help, only where it makes the error less by this factor.
+#: Sampling, a filter or a gap is recommended, and said to help, only if it reduces the error at least by this factor.
 _CLEARLY: Final = 0.97
 #: So many totals are said.
 _MOST_TOTALS: Final = 8
@@ -56,24 +56,24 @@ _DROWNED: Final = 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A way to release the series within the budget, and the error to expect.
+    """A way to release the series within the budget, with its expected error.
 
-    All errors are root mean squares against the true counts; where it is unknown what a cap loses, against the rest.
+    All errors are root mean squares against the true counts; if a cap's loss is unknown, against the capped counts.
     """
 
     name: str  #: the mechanism
     sampling_probability: float  #: ``p``; 1 keeps every step
     std: float  #: width of the Gaussian filter in steps, 0 for none
     scale: float  #: standard deviation σ of the noise
-    noise: float  #: what the noise contributes to the error of the interpolated series
-    bias: float  #: what the cap loses, the filter removes, and the signal does between kept steps, contribute to it
+    noise: float  #: contribution of the noise to the error of the interpolated series
+    bias: float  #: contribution to it of the cap, the filter and the signal's changes between kept steps
     smoothed: float  #: error of the best linear smoother that knows the covariance of the signal alone
     participation_cap: int | None = None  #: ``I``, steps per individual; None where nobody has a cap
     gap: int = 1  #: the least distance of two steps in which one individual is counted; 1 for any
-    excess: str = "drop"  #: what becomes of an individual in more steps than the cap
+    excess: str = "drop"  #: treatment of an individual in more steps than the cap
     lost: float | None = None  #: fraction of counts that the cap loses; None if unknown
     totals: tuple[tuple[str, float], ...] = ()  #: of places, the error of the total of each group, smoothed
-    design: Design | None = None  #: what runs; None for mechanisms that are not of this package's stages
+    design: Design | None = None  #: the design to run; None for mechanisms that this package's stages cannot express
 
     @property
     def interpolated(self) -> float:
@@ -87,7 +87,7 @@ class Candidate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and text, for JSON."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "design"}
+        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "design"}
         return plain | {"interpolated": self.interpolated, "totals": dict(self.totals)}
 
     def __str__(self) -> str:
@@ -96,27 +96,27 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Plan:
-    """Candidates for one budget, with the errors to expect: see :func:`~opendp_timeseries.plan`.
+    """Candidates for one budget, with their expected errors: see :func:`~opendp_timeseries.plan`.
 
     It prints as a table with advice and the call to run, in a notebook too.
     """
 
     title: str  #: the setting in words
     candidates: tuple[Candidate, ...]  #: all caps, gaps and filters, the best with sampling, and the private series
-    signal: SignalModel  #: what is assumed of the signal
-    individuals: int  #: how many the guarantee is for
+    signal: SignalModel  #: the assumed model of the signal
+    individuals: int  #: number of individuals that the guarantee covers
     epsilon: float  #: ε of the budget
     delta: float  #: δ of the budget
     gaps_included: frozenset[int]  #: gaps whose losses are known
-    others: tuple[Candidate, ...] = ()  #: further mechanisms, which reconstruct the series in their own way
+    mechanisms: tuple[Candidate, ...] = ()  #: further mechanisms, which reconstruct the series in their own way
 
-    def beside(self, *others: Candidate) -> Plan:
-        """Return the plan with further mechanisms beside it, to print and draw; the advice ignores them.
+    def beside(self, *mechanisms: Candidate) -> Plan:
+        """Return the plan with further mechanisms, to print and draw beside the candidates; the advice ignores them.
 
-        :param others: for the same setting, such as that of
+        :param mechanisms: for the same setting, such as that of
             :func:`~opendp_timeseries.koga2022.fourier.fourier_design`.
         """
-        return replace(self, others=self.others + others)
+        return replace(self, mechanisms=self.mechanisms + mechanisms)
 
     @property
     def deviation(self) -> float:
@@ -125,11 +125,11 @@ class Plan:
 
     @property
     def recommended(self) -> Candidate:
-        """The plainest candidate (no sampling, filter or gap, if possible) that no other is clearly better than.
+        """The plainest candidate (no sampling, filter or gap, if possible) whose error is nearly the least.
 
-        None of those whose losses are unknown.
+        Candidates whose losses are unknown are never recommended.
         """
-        return _recommended([each for each in self.candidates if each.lost is not None])
+        return _recommended([candidate for candidate in self.candidates if candidate.lost is not None])
 
     @property
     def design(self) -> Design:
@@ -139,7 +139,7 @@ class Plan:
     def of(self, candidate: Candidate) -> Design:
         """Return the design of a candidate.
 
-        :raises ValueError: for a mechanism of another kind.
+        :raises ValueError: for a mechanism without a design.
         """
         if candidate.design is None:
             raise ValueError(f"candidate ({candidate}) must be one of plan.candidates, which have designs")
@@ -147,11 +147,11 @@ class Plan:
 
     @property
     def is_drowned(self) -> bool:
-        """Whether a flat line would be about as close as any candidate."""
+        """True if a flat line would be about as accurate as any candidate."""
         return bool(min(map(_smoothed, self.candidates)) > _DROWNED * self.deviation)
 
     def advice(self) -> str:
-        """Say what to do, what to expect of it, what sampling would cost or gain, and what is unknown."""
+        """Return advice: what to run, its expected error, the cost or gain of sampling, and what is unknown."""
         return "\n".join(self._advice())
 
     def python(self, candidate: Candidate | None = None) -> str:
@@ -189,7 +189,7 @@ class Plan:
             "sampling-probability": (best.sampling_probability, 1),
             "sampling": (design.sampling.name, "poisson"),
             "filter-std": (_exact(best.std), "0"),
-        }  # each with what it is if left out
+        }  # each with its default
         words = ["python", "-m", "opendp_timeseries", "LOG.csv", "--identifier", "ID", "--time", "TIME"]
         for name, (value, usual) in public.items():
             words += [f"--{name}", str(value)] if value != usual else []
@@ -208,7 +208,7 @@ class Plan:
             "delta": self.delta,
             "signal": {"level": self.signal.mean, "deviation": self.deviation},
             "recommended": self.recommended.to_dict(),
-            "candidates": [each.to_dict() for each in (*self.candidates, *self.others)],
+            "candidates": [candidate.to_dict() for candidate in (*self.candidates, *self.mechanisms)],
             "is_drowned": self.is_drowned,
             "advice": self.advice().splitlines(),
             "python": self.python(),
@@ -225,14 +225,14 @@ class Plan:
         flat = f"a flat line would err by {self.deviation:.4g}."
         drowned = f"The noise drowns the signal: {flat} Take coarser steps or a larger budget."
         yield drowned if self.is_drowned else flat.capitalize()
-        yield from self._on_places()
-        yield from self._on_sampling()
-        yield from self._on_what_is_unknown()
+        yield from self._places_advice()
+        yield from self._sampling_advice()
+        yield from self._unknown_losses()
         if large := large_delta(self.delta):
             yield large
-        yield from (f"{other}: expected error {other.interpolated:.4g}." for other in self.others)
+        yield from (f"{mechanism}: expected error {mechanism.interpolated:.4g}." for mechanism in self.mechanisms)
 
-    def _on_places(self) -> Iterator[str]:
+    def _places_advice(self) -> Iterator[str]:
         design, level = self.design, self.signal.mean
         if design.count.panel is None:
             return
@@ -242,65 +242,71 @@ class Plan:
             keys = members.get(name, len(design.count.panel))
             share = f" ({error / (level * keys):.1%} of the level)" if level else ""
             yield f"The total of {name} ({keys} key{'s' if keys > 1 else ''}): expected error {error:.4g}{share}."
-        if (left := len(self.recommended.totals) - _MOST_TOTALS) > 0:
-            yield f"There are {left} more totals, in totals of the candidate."
+        if (more := len(self.recommended.totals) - _MOST_TOTALS) > 0:
+            yield f"There are {more} more totals, in totals of the candidate."
         yield events_in_words(noise_of_few(design.count, design.scale))
 
-    def _on_sampling(self) -> Iterator[str]:
-        sampled = [each for each in self.candidates if each.sampling_probability < 1]
-        alike = {each.lost is None for each in sampled}
-        whole = [each for each in self.candidates if each.sampling_probability == 1 and (each.lost is None) in alike]
-        if not (sampled and whole):
+    def _sampling_advice(self) -> Iterator[str]:
+        sampled = [candidate for candidate in self.candidates if candidate.sampling_probability < 1]
+        alike = {candidate.lost is None for candidate in sampled}
+        complete = [
+            candidate
+            for candidate in self.candidates
+            if candidate.sampling_probability == 1 and (candidate.lost is None) in alike
+        ]
+        if not (sampled and complete):
             return
-        best, every = (min(some, key=_smoothed) for some in (sampled, whole))
+        best, every = (min(some, key=_smoothed) for some in (sampled, complete))
         if self.recommended.sampling_probability < 1:
             yield f"Sampling helps: every step would err by {every.smoothed:.4g}."
             return
         change = best.smoothed / every.smoothed - 1
-        more = f"{change:.0%} more" if change >= 0.005 else "about the same"
-        yield f"Sampling does not help: {best} would err by {best.smoothed:.4g}, {more}."
-        line, straight = (min(some, key=_straight) for some in (sampled, whole))
+        comparison = f"{change:.0%} more" if change >= 0.005 else "about the same"
+        yield f"Sampling does not help: {best} would err by {best.smoothed:.4g}, {comparison}."
+        line, straight = (min(some, key=_straight) for some in (sampled, complete))
         if line.interpolated < _CLEARLY * straight.interpolated:
             yield (
                 f"Without a smoother it does: {line} would err by {line.interpolated:.4g}, every step by"
                 f" {straight.interpolated:.4g}."
             )
 
-    def _on_what_is_unknown(self) -> Iterator[str]:
-        unknown = {each.gap for each in self.candidates} - self.gaps_included
+    def _unknown_losses(self) -> Iterator[str]:
+        unknown = {candidate.gap for candidate in self.candidates} - self.gaps_included
         if not self.gaps_included:
             if len(self.candidates) > 1:
                 lose = "the cap loses" if unknown <= {1} else "caps and gaps lose"
-                yield f"What {lose} is not included, and is often most of the error: so none is recommended."
+                yield f"What {lose} is not included, and is often most of the error: so no cap is recommended."
             yield (
-                "How often people come is unknown; this is for counts spread evenly over the octaves of it. Say it by"
+                "How often people come is unknown; the error assumes counts spread evenly over its octaves. Say it by"
                 " participation=, such as {0.9: 20, 1.0: 500}: 90% come at most 20 times, the heaviest 500."
             )
         elif unknown:
-            yield f"What a gap of {', '.join(map(str, sorted(unknown)))} loses is not included; participation= tells."
+            yield f"What a gap of {', '.join(map(str, sorted(unknown)))} loses is not included; state participation=."
 
     def _rows(self) -> tuple[list[str], list[list[str]], list[bool]]:
-        """Header, cells, and whether a row is recommended; columns that say the same everywhere are left out."""
-        best, shown = self.recommended, [*self._shown(), *self.others]
+        """Return header, cells, and which rows are recommended; columns with the same value everywhere are left out."""
+        best, listed = self.recommended, [*self._listed(), *self.mechanisms]
         columns = {
-            "cap": ["–" if each.participation_cap is None else str(each.participation_cap) for each in shown],
-            "gap": ["–" if each.participation_cap is None else str(each.gap) for each in shown],
-            "design": [str(each) for each in shown],
-            "lost": ["–" if each.lost is None else f"{each.lost:.1%}" for each in shown],
+            "cap": [
+                "–" if candidate.participation_cap is None else str(candidate.participation_cap) for candidate in listed
+            ],
+            "gap": ["–" if candidate.participation_cap is None else str(candidate.gap) for candidate in listed],
+            "design": [str(candidate) for candidate in listed],
+            "lost": ["–" if candidate.lost is None else f"{candidate.lost:.1%}" for candidate in listed],
         }
         for name in ("scale", "noise", "bias", "interpolated", "smoothed"):
-            columns[name] = [f"{getattr(each, name):.4g}" for each in shown]
-        caps = {each.participation_cap for each in self.candidates} - {None}
-        gaps = {each.gap for each in self.candidates if each.participation_cap}
+            columns[name] = [f"{getattr(candidate, name):.4g}" for candidate in listed]
+        caps = {candidate.participation_cap for candidate in self.candidates} - {None}
+        gaps = {candidate.gap for candidate in self.candidates if candidate.participation_cap}
         for name, differ in (("cap", len(caps) > 1), ("gap", len(gaps) > 1), ("lost", self.gaps_included)):
             if not differ:
                 del columns[name]
-        return list(columns), [list(row) for row in zip(*columns.values(), strict=True)], [e is best for e in shown]
+        return list(columns), [list(row) for row in zip(*columns.values(), strict=True)], [e is best for e in listed]
 
-    def _shown(self) -> Iterable[Candidate]:
-        """All candidates with the best cap and gap, and the best filter of each other pair."""
+    def _listed(self) -> Iterable[Candidate]:
+        """Yield all candidates with the best cap and gap, and the best filter of every other pair."""
         best = self.recommended.pair if self.gaps_included else _best_pair(self.candidates)
-        for pair, group in itertools.groupby(self.candidates, key=lambda each: each.pair):
+        for pair, group in itertools.groupby(self.candidates, key=lambda candidate: candidate.pair):
             same = list(group)
             yield from same if pair == best else [_recommended(same)]
 
@@ -321,14 +327,17 @@ class Plan:
         """
         from opendp_timeseries.reconstruction.plot import new_axes
 
-        drawn = (*self._shown(), *self.others)
+        drawn = (*self._listed(), *self.mechanisms)
         axes = new_axes(height=1.2 + 0.28 * len(drawn)) if axes is None else axes
         at = np.arange(len(drawn))
-        # Of a private series, a line is its last tier, which nobody draws and which would stretch the axis.
-        lines = [(_straight(each), each.noise) if each.name != PRIVATE else (np.nan, np.nan) for each in drawn]
+        # A private series is never interpolated: a line through its last tier would only stretch the axis.
+        lines = [
+            (_straight(candidate), candidate.noise) if candidate.name != PRIVATE else (np.nan, np.nan)
+            for candidate in drawn
+        ]
         axes.barh(at, [line for line, _ in lines], height=0.62, color="0.82", label="interpolated")
         axes.barh(at, [noise for _, noise in lines], height=0.3, color="0.55", label="of which noise")
-        axes.plot([_smoothed(each) for each in drawn], at, "k|", ms=11, mew=2, label="smoothed")
+        axes.plot([_smoothed(candidate) for candidate in drawn], at, "k|", ms=11, mew=2, label="smoothed")
         axes.axvline(self.deviation, color="black", linewidth=0.8, linestyle=":", label="a flat line")
         header, rows, _ = self._rows()
         end = header.index("design")  # behind cap, gap, or both, where they differ
@@ -350,20 +359,23 @@ def _outermost(grouping: Grouping) -> list[str]:
 
 
 def _best_pair(candidates: Sequence[Candidate]) -> tuple[int, int]:
-    """Cap and gap of the best candidate that has them, or whatever there is."""
-    return _recommended([each for each in candidates if each.participation_cap] or candidates).pair
+    """Return cap and gap of the best candidate with a cap; of the best candidate if none has one."""
+    return _recommended([candidate for candidate in candidates if candidate.participation_cap] or candidates).pair
 
 
 def _recommended(candidates: Sequence[Candidate]) -> Candidate:
     least = min(map(_smoothed, candidates))
-    near = [each for each in candidates if least >= _CLEARLY * each.smoothed]
-    return min(near, key=lambda each: (each.sampling_probability < 1, each.std, each.gap, each.smoothed))
+    near = [candidate for candidate in candidates if least >= _CLEARLY * candidate.smoothed]
+    return min(
+        near,
+        key=lambda candidate: (candidate.sampling_probability < 1, candidate.std, candidate.gap, candidate.smoothed),
+    )
 
 
 def variance_ratio(sampled: Candidate, every: Candidate) -> float:
-    """Return ``r = σ_p² / (p σ_1²)`` of a candidate and its like at every step: at 1 or more, sampling cannot help.
+    """Return ``r = σ_p² / (p σ_1²)`` of a candidate and its counterpart at every step.
 
-    After the best linear smoother, that is (docs/proofs/dominance.md).
+    At 1 or more, sampling cannot help the best linear smoother (docs/proofs/dominance.md).
 
     :param sampled: a candidate with sampling.
     :param every: the one with the same filter that keeps every step.
@@ -394,13 +406,13 @@ def plan(
     std: float | Sequence[float] = (0.0, 3.0, 10.0),
     replaced: bool = False,
 ) -> Plan:
-    """Say which design to run within a budget, and what error to expect of it, without any private data.
+    """Recommend a design within a budget, with its expected error, without any private data.
 
     Each candidate gets the least noise that the exact privacy profile allows at (ε, δ). The private series
-    (:func:`~opendp_timeseries.make_private_series`), which has no cap, is always one of them. All caps, gaps and
-    filters are compared at every step, which is the better start for a good smoother (docs/concepts/amplification.md).
-    Sampling is then compared with the best cap and gap. If no sampling probability is 1, all are compared at the
-    largest. A cap weighs down who exceeds it, but drops what exceeds it where a filter follows without a gap.
+    (:func:`~opendp_timeseries.make_private_series`), which has no cap, is always a candidate. All caps, gaps and
+    filters are compared at every step, which serves a good smoother best (docs/concepts/amplification.md). Sampling is
+    then compared with the best cap and gap. If no sampling probability is 1, all are compared at the largest. People
+    above a cap are downweighted; with a filter and no gap, their extra steps are dropped instead.
 
     With ``keys`` it is of a panel, without a cap: all that is said of the signal is of each key, and the error, too. Of
     the totals of ``groups`` there is one each; of their departures, half the variance is taken to be one at all keys,
@@ -412,10 +424,10 @@ def plan(
     The signal is a level, plus patterns that repeat, plus departures that die away exponentially (an
     Ornstein–Uhlenbeck process), plus Poisson's variance around these if the level is given: the model of
     :func:`~opendp_timeseries.smooth`. Or it is any signal with the spectrum of a public series. The error of linear
-    interpolation is then exact, on average over kept sets that are drawn with a fixed public seed. So is that of the
-    best linear smoother, but for the ends of long series. A smoother that must learn the model from the release errs
-    more, and the more so the fewer steps there are. Of a private series, people are taken to come at the same hours
-    however often they come; where they do not, releases err by up to a third more (docs/howto/plan.md).
+    interpolation is then exact, on average over samples drawn with a fixed public seed. So is that of the best linear
+    smoother, except at the ends of long series. A smoother that must learn the model from the release errs more,
+    especially with few steps. A private series assumes that people come at the same hours however often they come;
+    where they do not, its error is up to a third larger (docs/howto/plan.md).
 
     :param grid: the grid of the count.
     :param epsilon: ε of the budget.
@@ -423,16 +435,16 @@ def plan(
     :param participation_cap: ``I``, steps per individual; one, or several to compare with the private series.
     :param gap: the least distance of two steps in which one individual is counted; one, or several to compare. Choose
         one within which nobody comes twice. It pays off when combined with a filter.
-    :param participation: who takes part how often, as far as it is public: roughly, ``{0.9: 20, 1.0: 500}`` if 90% of
+    :param participation: how often people take part, as far as it is public: roughly, ``{0.9: 20, 1.0: 500}`` if 90% of
         people come at most 20 times and the heaviest 500 times, with ``level``; or a
         :class:`~opendp_timeseries.Participation`. What a cap loses then enters the error, as if nothing were corrected
-        afterwards. What gaps lose enters too if there is a participation for each gap, 1 among them, as
+        afterwards. What gaps lose enters too if there is a participation for each gap, including 1, as
         ``{1: …, 6: …}``.
     :param step_cap: people or events? With 1, each step counts the *people* in it, however many events each has. With
         ``M`` it counts *events*, at most so many of one individual in one step, with ``M`` times the noise.
     :param keys: of a panel, public; with them, no cap.
     :param groups: of all keys, as of :func:`~opendp_timeseries.make_private_series`, as are the next ones.
-    :param individuals: how many the guarantee is for.
+    :param individuals: number of individuals that the guarantee covers.
     :param level: mean count of a step; if left out, that of the participation, else unknown.
     :param season_amplitudes: the amplitude of each pattern, in counts, by its period in steps, such as ``{24: 60.0}``:
         half the way from its lowest to its highest, were it a sine.
@@ -448,10 +460,10 @@ def plan(
     :raises ValueError: for a parameter out of range, a probability that keeps fewer than 8 steps on average, or
         not exactly one description of the signal.
 
-    >>> found = plan(TimeGrid(size=672), epsilon=1.0, delta=1e-6, participation_cap=[20, 80], level=200,
+    >>> designs = plan(TimeGrid(size=672), epsilon=1.0, delta=1e-6, participation_cap=[20, 80], level=200,
     ...     season_amplitudes={24: 90}, deviation=20, time_scale=30, participation={0.9: 20, 1.0: 200}, std=0.0,
     ...     sampling_probability=1.0)
-    >>> print(found)
+    >>> print(designs)
     672 steps, (ε = 1, δ = 1e-06), level 200, season 24 ± 90, departures of 20 within 30 steps
     cap  design          lost   scale  noise  bias   interpolated  smoothed
     20   every step      26.0%  18.89  18.89  54.94  58.1          56.69
@@ -462,9 +474,9 @@ def plan(
     """
     check_grid(grid)
     epsilon, delta = check.real("epsilon", epsilon, above=0.0), check.real("delta", delta, above=0.0, below=1.0)
-    whole = partial(check.integer, minimum=1)
-    caps = [] if participation_cap is None else _each("participation_cap", participation_cap, whole)
-    gaps, individuals = _each("gap", gap, whole), whole("individuals", individuals)
+    positive_integer = partial(check.integer, minimum=1)
+    caps = [] if participation_cap is None else _as_list("participation_cap", participation_cap, positive_integer)
+    gaps, individuals = _as_list("gap", gap, positive_integer), positive_integer("individuals", individuals)
     if not caps and (
         gaps != [1] or (sampling_probability is not None and np.any(np.asarray(sampling_probability) != 1))
     ):
@@ -473,8 +485,8 @@ def plan(
     if caps and panel is not None:
         problem = "must be left out with keys: places are planned without a cap, which leaves nobody out"
         raise ValueError(f"participation_cap ({', '.join(map(str, caps))}) {problem}")
-    by_gap, known = _by_gap(participation, grid.size)
-    if known and level is None and proxy is None and step_cap == 1:
+    by_gap, has_level = _by_gap(participation, grid.size)
+    if has_level and level is None and proxy is None and step_cap == 1:
         level = by_gap[1].total / grid.size / len(panel or "1") or None
     signal = described_signal(
         grid.size,
@@ -491,20 +503,20 @@ def plan(
         )
     if sampling_probability is None:
         sampling_probability = [p for p in _PROBABILITIES if p == 1 or p * grid.size >= _MIN_KEPT]
-    probabilities = _each("sampling_probability", sampling_probability, check.probability)
+    probabilities = _as_list("sampling_probability", sampling_probability, check.probability)
     for p in probabilities:
         if p < 1 and p * grid.size < _MIN_KEPT:
-            few = f"keeps fewer than {_MIN_KEPT} of {grid.size} steps on average"
-            raise ValueError(f"sampling_probability ({p:g}) {few}; raise it")
+            problem = f"keeps fewer than {_MIN_KEPT} of {grid.size} steps on average"
+            raise ValueError(f"sampling_probability ({p:g}) {problem}; raise it")
         Sampling.of(p, sampling).blocks(grid.size)  # or refuse it
-    widths = _each("std", std, partial(check.real, minimum=0.0))
+    widths = _as_list("std", std, partial(check.real, minimum=0.0))
     source = Source(identifier="id", time="time", by=None if panel is None else "key")
     unit, grouping = Unit(replaced=bool(replaced)), grouping_of(groups, panel, shares)
     reading = Reading(source=source, grid=grid, unit=unit, step_cap=step_cap, panel=panel, grouping=grouping)
 
     def calibrated(design: Design) -> Design:
-        found = calibrate(design.law(individuals).at, Budget(epsilon=epsilon, delta=delta))
-        return replace(design, scale=found)
+        scale = calibrate(design.law(individuals).at, Budget(epsilon=epsilon, delta=delta))
+        return replace(design, scale=scale)
 
     def private_series() -> Candidate:
         count = Count(reading, tiers_for(reading))
@@ -522,10 +534,10 @@ def plan(
     def candidate(pair: tuple[int, int], p: float, width: float) -> Candidate:
         tell(next(done), candidates)
         if width and pair[1] == 1:
-            return with_excess("drop", pair, p, width)  # of people weighed down, there is nothing that the filter earns
-        # These are nearer to the truth, for the same noise; but where δ is near p, sampling wants few steps.
-        tried = ("downweight",) if p == 1 else ("downweight", "drop")
-        return min((with_excess(excess, pair, p, width) for excess in tried), key=_smoothed)
+            return with_excess("drop", pair, p, width)  # without a gap, a filter gains nothing from downweighting
+        # Downweighting loses less, for the same noise; but where δ is near p, sampling needs people in few steps.
+        options = ("downweight",) if p == 1 else ("downweight", "drop")
+        return min((with_excess(excess, pair, p, width) for excess in options), key=_smoothed)
 
     def with_excess(excess: str, pair: tuple[int, int], p: float, width: float) -> Candidate:
         weighting = capped(pair[0], excess=excess)
@@ -535,14 +547,14 @@ def plan(
         filters = (kernel,) if width else ()
         sample = Sampling.of(p, sampling) if p < 1 else Sampling()
         design = calibrated(Design(signal=Signal(count, filters), sampling=sample, scale=1.0))
-        scale, left, unsure = design.scale, 1.0, 0.0
-        if by_gap:  # as far as it is known
-            left, unsure = fraction_left(by_gap[1], by_gap.get(pair[1], by_gap[1]), weighting)
-            left = max(left, 1e-9)
-        error = expected_error(signal.scaled(left), kernel, sample, scale)
-        missing = math.hypot(1 - left, unsure) * math.sqrt((signal.mean or 0.0) ** 2 + signal.covariance[0])
-        # Of the capped series, which is `left` times the whole, this much is unresolved; of the whole, more.
-        unresolved = error.smoothed**2 * (2 - left) / left
+        scale, remaining, unsure = design.scale, 1.0, 0.0
+        if by_gap:
+            remaining, unsure = remaining_fraction(by_gap[1], by_gap.get(pair[1], by_gap[1]), weighting)
+            remaining = max(remaining, 1e-9)
+        error = expected_error(signal.scaled(remaining), kernel, sample, scale)
+        missing = math.hypot(1 - remaining, unsure) * math.sqrt((signal.mean or 0.0) ** 2 + signal.covariance[0])
+        # Of the capped series, which is `remaining` times the full one, this much is unresolved; of the full one, more.
+        unresolved = error.smoothed**2 * (2 - remaining) / remaining
         return Candidate(
             name=sample.words(),
             sampling_probability=p,
@@ -554,17 +566,19 @@ def plan(
             participation_cap=pair[0],
             gap=pair[1],
             excess=excess,
-            lost=1 - left if by_gap else None,
+            lost=1 - remaining if by_gap else None,
             design=design,
         )
 
-    most = max(probabilities)
+    largest = max(probabilities)
     pairs = itertools.product(caps, gaps)
-    compared = {pair: [candidate(pair, most, width) for width in widths] for pair in pairs}
+    compared = {pair: [candidate(pair, largest, width) for width in widths] for pair in pairs}
     if compared:
         best = _best_pair(list(itertools.chain(*compared.values())))
         compared[best] = [
-            found if p == most else candidate(best, p, found.std) for found in compared[best] for p in probabilities
+            reference if p == largest else candidate(best, p, reference.std)
+            for reference in compared[best]
+            for p in probabilities
         ]
     limits = "" if panel is None else f"{len(panel)} keys, "
     limits += f"events, at most {step_cap} of one in a step, " if step_cap > 1 else ""
@@ -581,32 +595,32 @@ def plan(
     )
 
 
-def _each(name: str, value: Any, checked: Callable[[str, Any], T]) -> list[T]:
-    """Return one number or several as a list, each once, in the order given."""
+def _as_list(name: str, value: Any, checked: Callable[[str, Any], T]) -> list[T]:
+    """Return a number or several as a list without duplicates, in the given order."""
     given = [value] if np.ndim(value) == 0 else list(value)
     if not given:
         raise ValueError(f"{name} ({check.shown(value)}) must name at least one")
-    return list(dict.fromkeys(checked(name, one) for one in given))
+    return list(dict.fromkeys(checked(name, item) for item in given))
 
 
 def _by_gap(participation: Any, size: int) -> tuple[dict[int, Participation], bool]:
-    """Return the participation at each gap, if it is known, and whether it tells the level, too."""
+    """Return the participation by gap, empty if unknown, and whether it implies the level."""
     if participation is None:
         return {}, False
-    told = isinstance(participation, Mapping) and len(participation) > 0
-    found = dict(participation) if told else {1: participation}
-    if told and all(isinstance(one, (int, np.integer)) for one in found.values()):
-        return {1: participation_of(found, size)}, False
-    if 1 not in found or not all(isinstance(one, Participation) for one in found.values()):
+    is_mapping = isinstance(participation, Mapping) and len(participation) > 0
+    by_gap = dict(participation) if is_mapping else {1: participation}
+    if is_mapping and all(isinstance(entry, (int, np.integer)) for entry in by_gap.values()):
+        return {1: participation_of(by_gap, size)}, False
+    if 1 not in by_gap or not all(isinstance(entry, Participation) for entry in by_gap.values()):
         raise TypeError(
             f"participation ({type(participation).__name__}) must be a Participation, one for each gap, such as"
             " {1: …, 6: …}, or shares of people, such as {0.9: 20, 1.0: 500}"
         )
-    for one in found.values():
-        if one.size != size:
-            raise ValueError(f"participation (size {one.size}) must be in the steps of the grid, which has {size}")
-    return found, True
+    for entry in by_gap.values():
+        if entry.size != size:
+            raise ValueError(f"participation (size {entry.size}) must be in the steps of the grid, which has {size}")
+    return by_gap, True
 
 
 def _exact(number: float) -> str:
-    return repr(number).removesuffix(".0")  # which reads back as the same float
+    return repr(number).removesuffix(".0")  # parses to the same float

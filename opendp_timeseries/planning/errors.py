@@ -1,6 +1,6 @@
-"""The error to expect of a reconstruction: mean squares from covariances, with no data and no simulation.
+"""The expected error of a reconstruction: mean squares from covariances, with no data and no simulation.
 
-What a linear reconstruction adds to the noise depends on the second moments of the signal alone.
+Beyond the noise, the error of a linear reconstruction depends on the second moments of the signal alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COMMON: Final = 0.5
 #: Kept sets are drawn with this public seed, so that a plan is reproducible.
 _SEED: Final = 20220323
 _DRAWS: Final = 8
-#: The error of optimal smoothing is worked out on a stretch with about so many kept steps, at so many of its steps.
+#: The error of optimal smoothing is computed on a stretch with about this many kept steps, at this many of its steps.
 _KEPT_IN_STRETCH: Final = 1000
 _STEPS_IN_STRETCH: Final = 512
 
@@ -39,8 +39,8 @@ _STEPS_IN_STRETCH: Final = 512
 class ExpectedError(NamedTuple):
     """Root mean squares per step, in the signal's unit."""
 
-    noise: float  #: what the noise contributes to the error of the interpolated series
-    bias: float  #: what the filter removes and what the signal does between kept steps contribute to it
+    noise: float  #: contribution of the noise to the error of the interpolated series
+    bias: float  #: contribution to it of the filter and the signal's changes between kept steps
     smoothed: float  #: error of the best linear smoother that knows the covariance of the signal
     totals: tuple[tuple[str, float], ...] = ()  #: the same of the totals of groups of a panel, by their names
 
@@ -66,31 +66,31 @@ class Covariances(NamedTuple):
 
 
 def expected_error(signal: SignalModel, kernel: Kernel, sampling: Sampling, scale: float) -> ExpectedError:
-    """Return the error to expect of a filtered and subsampled release.
+    """Return the expected error of a filtered and subsampled release.
 
     :param kernel: the filter; :func:`~opendp_timeseries.identity_kernel` for none.
-    :param sampling: how steps are sampled, with a probability above 0.
+    :param sampling: the sampling of steps, with a probability above 0.
     :param scale: standard deviation σ of the noise.
     """
-    probability, behind, rng = sampling.probability, Covariances.of(signal, kernel), np.random.default_rng(_SEED)
+    probability, covariances, rng = sampling.probability, Covariances.of(signal, kernel), np.random.default_rng(_SEED)
     if probability == 1:
         draws = [np.arange(signal.size)]
         smoothed = smoothing_square_of_every_step(signal, kernel, scale)
     else:
-        draws = [_drawn(rng, signal.size, sampling) for _ in range(_DRAWS)]
-        fewer = max(2, round(1500 / (probability * signal.size)))  # large samples vary little, and cost much
-        errors = [smoothing_square(signal, kernel, kept, probability, scale) for kept in draws[:fewer]]
+        draws = [_drawn_steps(rng, signal.size, sampling) for _ in range(_DRAWS)]
+        fewer = max(2, round(1500 / (probability * signal.size)))  # large samples vary little and are slow
+        errors = [smoothing_square(signal, kernel, steps, probability, scale) for steps in draws[:fewer]]
         smoothed = float(np.mean(errors))
-    bias, noise = np.mean([interpolation_squares(behind, kept) for kept in draws], axis=0).tolist()
+    bias, noise = np.mean([interpolation_squares(covariances, steps) for steps in draws], axis=0).tolist()
     return ExpectedError(
         noise=scale * math.sqrt(noise),
-        bias=math.sqrt(bias if bias > 1e-12 * behind.signal else 0.0),  # what is left then is rounding
+        bias=math.sqrt(bias if bias > 1e-12 * covariances.signal else 0.0),  # smaller values are rounding errors
         smoothed=math.sqrt(max(smoothed, 0.0)),
     )
 
 
 def error_at_tiers(signal: SignalModel, count: Count, scale: float, participation: Participation) -> ExpectedError:
-    """Return the error to expect of a release in several tiers of activity, of which all but the last are smoothed.
+    """Return the expected error of a release in several tiers of activity, all but the last of which are smoothed.
 
     That of the best linear smoother of all tiers, if people come at the same hours however often they come, and of
     the level as :func:`~opendp_timeseries.smooth` finds it. Of a panel it is that of a key, and there are those of the
@@ -207,32 +207,32 @@ def _error_at_places(signal: SignalModel, reading: Reading, scale: float, people
     )
 
 
-def _drawn(rng: np.random.Generator, size: int, sampling: Sampling) -> NDArray[np.int64]:
-    """Draw kept steps, never none (which has probability 0.0003 where 8 are kept on average)."""
+def _drawn_steps(rng: np.random.Generator, size: int, sampling: Sampling) -> NDArray[np.int64]:
+    """Draw kept steps, at least one (none would have probability 0.0003 where 8 are kept on average)."""
     if (blocks := sampling.blocks(size)) is not None:
         steps = np.arange(blocks.count) * blocks.length + rng.integers(blocks.length, size=blocks.count)
         return steps[steps < size]
-    kept = np.flatnonzero(rng.random(size) < sampling.probability)
-    return kept if len(kept) else np.array([size // 2])
+    steps = np.flatnonzero(rng.random(size) < sampling.probability)
+    return steps if len(steps) else np.array([size // 2])
 
 
-def interpolation_squares(behind: Covariances, kept: NDArray[np.int64]) -> tuple[float, float]:
-    """Return mean squares of linear interpolation: of what it misses, and of noise of variance 1.
+def interpolation_squares(covariances: Covariances, kept_steps: NDArray[np.int64]) -> tuple[float, float]:
+    """Return mean squares of linear interpolation: of its bias, and of noise of variance 1.
 
-    The filter has gain 1, and the weights of interpolation sum to 1: so the level does not matter.
+    The filter has gain 1, and the weights of interpolation sum to 1, so the level does not matter.
     """
-    every = np.arange(len(behind.cross))
-    after = kept[np.minimum(np.searchsorted(kept, every), len(kept) - 1)]
-    before = kept[np.maximum(np.searchsorted(kept, every, side="right") - 1, 0)]
+    every = np.arange(len(covariances.cross))
+    after = kept_steps[np.minimum(np.searchsorted(kept_steps, every), len(kept_steps) - 1)]
+    before = kept_steps[np.maximum(np.searchsorted(kept_steps, every, side="right") - 1, 0)]
     gap = after - before
     far = np.where(gap > 0, (every - before) / np.maximum(gap, 1), 0.0)
     near = 1 - far
     missed = (
-        behind.signal
-        - 2 * near * behind.cross[every - before]
-        - 2 * far * behind.cross[after - every]
-        + (near**2 + far**2) * behind.filtered[0]
-        + 2 * near * far * behind.filtered[gap]
+        covariances.signal
+        - 2 * near * covariances.cross[every - before]
+        - 2 * far * covariances.cross[after - every]
+        + (near**2 + far**2) * covariances.filtered[0]
+        + 2 * near * far * covariances.filtered[gap]
     )
     return float(np.mean(missed)), float(np.mean(near**2 + far**2))
 
@@ -241,35 +241,37 @@ def smoothing_square_of_every_step(signal: SignalModel, kernel: Kernel, scale: f
     """Return the mean squared error of the Wiener filter, on the cycle."""
     power, gain = signal.spectrum_with_level(), np.fft.rfft(kernel.taps).real
     with np.errstate(invalid="ignore"):
-        left = np.where(power > 0, power * scale**2 / (power * gain**2 + scale**2), 0.0)
-    return float(np.sum(left * copies(signal.size))) / signal.size
+        unresolved = np.where(power > 0, power * scale**2 / (power * gain**2 + scale**2), 0.0)
+    return float(np.sum(unresolved * copies(signal.size))) / signal.size
 
 
 @single_thread()
 def smoothing_square(
-    signal: SignalModel, kernel: Kernel, kept: NDArray[np.int64], probability: float, scale: float
+    signal: SignalModel, kernel: Kernel, kept_steps: NDArray[np.int64], probability: float, scale: float
 ) -> float:
     """Return the mean squared error of the best linear smoother of kept steps, in the middle of a stretch.
 
-    What steps outside the stretch tell of the level and of patterns is taken into account as a smaller variance.
+    The information in steps outside the stretch on the level and on patterns counts as a smaller prior variance.
     """
     size = signal.size
     length = min(size, math.ceil(_KEPT_IN_STRETCH / probability))
-    behind = Covariances.of(_as_known_elsewhere(signal, kernel, 1 - length / size, scale**2 / probability), kernel)
-    kept = kept[kept < length] if kept[0] < length else kept[:1]
+    covariances = Covariances.of(
+        _informed_by_outside(signal, kernel, 1 - length / size, scale**2 / probability), kernel
+    )
+    kept_steps = kept_steps[kept_steps < length] if kept_steps[0] < length else kept_steps[:1]
     ends = (0, length - 1) if length == size else (length // 4, 3 * length // 4)  # a whole cycle has no ends
-    asked = np.unique(np.linspace(*ends, _STEPS_IN_STRETCH).astype(np.int64))
-    known = behind.level + behind.filtered[kept[:, None] - kept]
-    np.fill_diagonal(known, known.diagonal() + scale**2)
-    with_signal = behind.level + behind.cross[kept - asked[:, None]]
-    # Both in the order of LAPACK; half of a solution is enough, as only its square is asked for.
-    factor = scipy.linalg.cholesky(known.T, lower=True, overwrite_a=True)
+    targets = np.unique(np.linspace(*ends, _STEPS_IN_STRETCH).astype(np.int64))
+    kept_covariance = covariances.level + covariances.filtered[kept_steps[:, None] - kept_steps]
+    np.fill_diagonal(kept_covariance, kept_covariance.diagonal() + scale**2)
+    with_signal = covariances.level + covariances.cross[kept_steps - targets[:, None]]
+    # Both in LAPACK's memory order. One triangular solve suffices, as only the squared norm is needed.
+    factor = scipy.linalg.cholesky(kept_covariance.T, lower=True, overwrite_a=True)
     half = scipy.linalg.solve_triangular(factor, with_signal.T, lower=True, overwrite_b=True, check_finite=False)
-    return behind.level + behind.signal - float(np.sum(half**2)) / len(asked)
+    return covariances.level + covariances.signal - float(np.sum(half**2)) / len(targets)
 
 
-def _as_known_elsewhere(signal: SignalModel, kernel: Kernel, share: float, noise: float) -> SignalModel:
-    """Return the signal with what a share of the cycle tells of its level and lines, under noise of such a variance."""
+def _informed_by_outside(signal: SignalModel, kernel: Kernel, share: float, noise: float) -> SignalModel:
+    """Return the signal given what a share of the cycle, under noise of such a variance, tells of level and lines."""
     if share <= 0:
         return signal
     continuous = np.maximum(signal.spectrum() - signal.lines, 0.0)

@@ -1,11 +1,11 @@
-"""How many individuals take part in how many steps: what a cap would lose, from what is public of it.
+"""Participation: how many individuals take part in how many steps, and so what a cap would lose.
 
-That is a histogram of a similar population or a private release (see
-:func:`~opendp_timeseries.make_participation_histogram`), or a few shares of people. All here is post-processing of it.
+It is public: a histogram of a similar population or a private release (see
+:func:`~opendp_timeseries.make_participation_histogram`), or a few shares of people. This module post-processes it.
 
-A cap is judged by the counts that it loses, and few individuals may hold most of these. So the noise of an entry weighs
-as much as its individuals' steps: noise looks like twenty people who take part in a thousand steps each. Noisy entries
-are therefore smoothed first (:mod:`.denoise`).
+A cap is judged by the counts that it loses, and few individuals may hold most of these. So noise in an entry is
+multiplied by its individuals' steps: it may look like twenty people who take part in a thousand steps each. Noisy
+entries are therefore smoothed first (:mod:`.denoise`).
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from opendp_timeseries.planning.denoise import denoised
 
 Array = NDArray[np.float64]
 
-#: An entry that stands for more numbers of steps than this is represented by so many of them.
+#: The largest number of values by which an entry that covers a range of steps is represented.
 _FEW: Final = 4096
 
 
-def spaced_edges(most: int) -> list[int]:
-    """Return 1, 2, 3, 4, 6, 8, 12, 16, …: two to each octave, below ``most``.
+def spaced_edges(limit: int) -> list[int]:
+    """Return 1, 2, 3, 4, 6, 8, 12, 16, …: two to each octave, below ``limit``.
 
-    :param most: in how many steps anybody can take part.
+    :param limit: the most steps in which anybody can take part.
     """
     octaves = [2**k * base // 2 for k in range(63) for base in (2, 3)]
-    return [edge for edge in dict.fromkeys(octaves) if edge < most] or [1]
+    return [edge for edge in dict.fromkeys(octaves) if edge < limit] or [1]
 
 
-def checked_edges(edges: Any, most: int) -> list[int]:
-    """Return ascending edges, :func:`spaced_edges` if ``None``, or refuse them."""
+def checked_edges(edges: Any, limit: int) -> list[int]:
+    """Return ascending edges, or :func:`spaced_edges` for ``None``; refuse others."""
     if edges is None:
-        return spaced_edges(most)
+        return spaced_edges(limit)
     remedy = "numbers of steps in ascending order, such as [10, 30, 100]"
     if not isinstance(edges, (Sequence, np.ndarray)):
         raise TypeError(f"edges ({check.shown(edges)}) must be {remedy}")
@@ -56,48 +56,52 @@ class LevelCorrection(NamedTuple):
     """The factor by which to multiply a capped series so that its level is that of all counts."""
 
     ratio: float  #: all counts over those that the cap leaves, at least 1
-    standard_error: float  #: of the ratio, from the noise of the histogram and what it does not tell
+    standard_error: float  #: of the ratio, from the noise and the resolution of the histogram
 
 
-def fraction_left(whole: Participation, apart: Participation, weighting: Drop | Downweight) -> tuple[float, float]:
+def remaining_fraction(
+    without_gap: Participation, with_gap: Participation, weighting: Drop | Downweight
+) -> tuple[float, float]:
     """Return the fraction of all counts that a cap and a gap leave, and its standard error.
 
-    :param whole: participation without the gap; ``apart``: with it.
+    :param without_gap: participation if steps may lie close together.
+    :param with_gap: participation under the gap.
     """
-    if apart is whole:
-        ratio, error = whole._correction(weighting)
+    if with_gap is without_gap:
+        ratio, error = without_gap._correction(weighting)
         return 1 / ratio, error / ratio**2
-    left, left_error = apart._sum(*apart._steps(weighting))
-    total, total_error = whole._sum(*whole._steps(None))
-    if not 0 < left < total:
+    remaining, remaining_error = with_gap._sum(*with_gap._steps(weighting))
+    total, total_error = without_gap._sum(*without_gap._steps(None))
+    if not 0 < remaining < total:
         return 1.0, total_error / total if total > 0 else math.inf
-    return left / total, math.hypot(left_error, total_error * left / total) / total
+    return remaining / total, math.hypot(remaining_error, total_error * remaining / total) / total
 
 
 def participation_of(shares: Mapping[float, int], size: int) -> Participation:
-    """Return how many individuals take part in how many steps, of one, by a few shares of them.
+    """Return the participation of a population, in shares of its individuals, from a few cumulative shares.
 
-    Between two of these, the share of those who come more often falls as a power of how often. Above the last but one,
-    up to the most that anybody comes, the counts are spread evenly over octaves, as they are if nothing is known.
+    Between two of them, the share of individuals in more than ``n`` steps falls as a power of ``n``. Above the second
+    largest, the counts are spread evenly over octaves up to the maximum, as they are if nothing is known.
 
-    :param shares: of individuals, in (0, 1], and in how many steps they are at most; if 1 is left out, in all steps.
+    :param shares: of individuals, in (0, 1], each with the most steps that this share takes part in; a share of 1 may
+        take part in all steps if left out.
 
     >>> round(participation_of({0.9: 20, 1.0: 500}, 672).fraction_above(20), 3)
     0.1
     """
-    remedy = "shares of people and in how many steps they are at most, such as {0.9: 20, 1.0: 500}"
-    known = {
+    remedy = "shares of people with the most steps in which each takes part, such as {0.9: 20, 1.0: 500}"
+    ends_by_share = {
         check.real("participation", share, above=0.0, maximum=1.0, remedy=remedy): check.integer(
-            "participation", most, minimum=1, maximum=size, remedy=f"at most the grid's size; {remedy}"
+            "participation", end, minimum=1, maximum=size, remedy=f"at most the grid's size; {remedy}"
         )
-        for share, most in shares.items()
+        for share, end in shares.items()
     } | ({} if 1.0 in shares else {1.0: size})
-    below, ends = zip(*sorted(known.items()), strict=True)
+    below, ends = zip(*sorted(ends_by_share.items()), strict=True)
     if any(low >= high for low, high in itertools.pairwise(ends)):
         raise ValueError(f"participation ({check.shown(dict(shares))}) must ascend: {remedy}")
     shares_below, starts = np.array([0.0, *below[:-1]]), [0, *ends[:-1]]
     steps = np.arange(1.0, size + 2)
-    people = np.exp(np.interp(np.log(steps), np.log1p(starts), np.log1p(-shares_below)))  # who come as often, or more
+    people = np.exp(np.interp(np.log(steps), np.log1p(starts), np.log1p(-shares_below)))  # in so many steps, or more
     people[:-1] -= people[1:]
     tail = steps > starts[-1]
     people[tail] = np.where(steps <= ends[-1], steps**-2, 0.0)[tail]
@@ -111,14 +115,14 @@ def participation_of(shares: Mapping[float, int], size: int) -> Participation:
 
 @dataclass(frozen=True, eq=False)
 class Participation:
-    """Individuals by the number of steps that they take part in, as far as it is public.
+    """A public histogram of individuals by the number of steps in which they take part.
 
     :param counts: entries of a released :func:`~opendp_timeseries.make_participation_histogram`, one more than
         ``edges``.
     :param size: the most steps in which anybody can take part: the grid's size, times the keys of a panel.
     :param standard_error: standard deviation of the noise on each entry: the scale of Gaussian noise; ``√2`` times that
         of Laplace noise, whose outliers may be taken for an end of the tail; 0 for public numbers.
-    :param edges: where the entries are cut; by default where the histogram cuts them.
+    :param edges: boundaries of the entries; by default those of the histogram.
     :raises TypeError: for edges that are not integers.
     :raises ValueError: for edges that do not ascend, or entries that do not fit them.
 
@@ -152,12 +156,12 @@ class Participation:
 
     @cached_property
     def individuals(self) -> Array:
-        """Individuals in each entry, without the noise as far as a smooth curve tells it."""
+        """Individuals in each entry, denoised by a smooth curve."""
         return self._denoised[0]
 
     @property
     def total(self) -> float:
-        """All counts: individuals times the steps in which they take part."""
+        """Sum of all counts: individuals times the steps in which they take part."""
         return float(self.individuals @ self._steps(None)[0])
 
     def fraction_above(self, cap: int) -> float:
@@ -180,60 +184,60 @@ class Participation:
         """Return the ratio of all counts to those that a cap leaves, and its standard error.
 
         A series under this participation cap, times the ratio, has the level of the log. Its shape stays that of the
-        capped one: where those whom the cap touches come at other times than the rest, no factor restores what they
-        did. So choose the cap as if there were no correction, and correct afterwards.
+        capped series: where people above the cap come at other times than the rest, no factor restores their steps. So
+        choose the cap as if there were no correction, and correct afterwards.
 
-        :param excess: as of :meth:`fraction_lost`, as is the next one.
+        :param excess: as of :meth:`fraction_lost`, and so ``norm``.
         """
         return self._correction(capped(cap, excess=excess, norm=norm))
 
     def _correction(self, weighting: Drop | Downweight) -> LevelCorrection:
         (every, spread), (within, capped_spread) = self._steps(None), self._steps(weighting)
-        left = float(self.individuals @ within)
-        if not left > 0:
+        remaining = float(self.individuals @ within)
+        if not remaining > 0:
             return LevelCorrection(1.0, math.inf)
-        ratio = self.total / left
+        ratio = self.total / remaining
         return LevelCorrection(
-            ratio, self._sum((every - ratio * within) / left, (spread - ratio * capped_spread) / left)[1]
+            ratio, self._sum((every - ratio * within) / remaining, (spread - ratio * capped_spread) / remaining)[1]
         )
 
-    def _sum(self, each: Array, spread: Array) -> tuple[float, float]:
+    def _sum(self, contribution: Array, spread: Array) -> tuple[float, float]:
         """Return a sum over individuals, and its standard error.
 
-        :param each: what an individual of each entry contributes on average.
-        :param spread: its standard deviation; where the individuals of an entry are within it is unknown, so their
-            mean may be off by a deviation.
+        :param contribution: mean contribution of an individual, by entry.
+        :param spread: its standard deviation; the distribution of individuals within an entry is unknown, so their
+            mean may be off by one deviation.
         """
-        noise, within = float(each @ self._denoised[1] @ each), self.individuals * spread
-        return float(self.individuals @ each), math.sqrt(max(noise, 0.0) + float(within @ within))
+        noise, within = float(contribution @ self._denoised[1] @ contribution), self.individuals * spread
+        return float(self.individuals @ contribution), math.sqrt(max(noise, 0.0) + float(within @ within))
 
     @cached_property
     def _bins(self) -> list[tuple[Array, Array]]:
-        """The numbers of steps that each entry stands for, and weights in proportion to 1/n: even in log n."""
+        """The numbers of steps that each entry covers, with weights in proportion to 1/n: even in log n."""
         inner: Any = self.edges
         edges = [0, *inner, max(self.size, inner[-1] + 1)]
         numbers = [_represented(low + 1, high) for low, high in itertools.pairwise(edges)]
         return [(n, w / w.sum()) for n, w in numbers]
 
     def by_often(self, ends: NDArray[np.int64]) -> Array:
-        """Return the counts of those who come so often: in up to so many steps."""
-        found = np.zeros(len(ends))
+        """Return the counts by how often their individuals come: the k-th is of those in up to ``ends[k]`` steps."""
+        counts = np.zeros(len(ends))
         for people, (n, w) in zip(self.individuals, self._bins, strict=True):
-            np.add.at(found, np.minimum(np.searchsorted(ends, n), len(ends) - 1), people * w * n)
-        return found
+            np.add.at(counts, np.minimum(np.searchsorted(ends, n), len(ends) - 1), people * w * n)
+        return counts
 
     def _steps(self, weighting: Drop | Downweight | None) -> tuple[Array, Array]:
-        """Mean and standard deviation of the steps of an individual of each entry, with and without a cap."""
-        most = math.inf if weighting is None else weighting.cap
+        """Return mean and standard deviation of an individual's weighted steps, by entry; None for no weighting."""
+        cap = math.inf if weighting is None else weighting.cap
         power = 0.5 if weighting is not None and weighting.norm == "l2" else 1.0
-        capped = [(n * np.minimum(most / n, 1.0) ** power, w) for n, w in self._bins]
+        capped = [(n * np.minimum(cap / n, 1.0) ** power, w) for n, w in self._bins]
         means = np.array([np.sum(w * n) for n, w in capped])
         spread = [math.sqrt(w @ (n - mean) ** 2) for (n, w), mean in zip(capped, means, strict=True)]
         return means, np.array(spread)
 
     @cached_property
     def _denoised(self) -> tuple[Array, Array]:
-        """Individuals in each entry, and the covariance of what is unknown of them."""
+        """Individuals in each entry, and the covariance of their errors."""
         counts = np.asarray(self.counts)
         if self.standard_error == 0 or len(counts) < 3:
             return np.maximum(counts, 0.0), self.standard_error**2 * np.eye(len(counts))
@@ -243,7 +247,7 @@ class Participation:
 
 
 def _represented(low: int, high: int) -> tuple[Array, Array]:
-    """Integers from ``low`` to ``high`` with weights 1/n; of many, some, even in log n and of equal weight."""
+    """Return the integers from ``low`` to ``high`` with weights 1/n; a sample even in log n if they are many."""
     if high - low < _FEW:
         numbers = np.arange(low, high + 1, dtype=np.float64)
         return numbers, 1 / numbers

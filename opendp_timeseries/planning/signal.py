@@ -1,4 +1,4 @@
-"""What a plan assumes of the signal: its covariance at each lag of the cycle, from public facts alone."""
+"""The model of the signal that a plan assumes: its covariance at each lag of the cycle, from public facts alone."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _UNKNOWN_LEVEL: Final = 10.0
 #: A pattern's harmonics h have variances that fall as (1 + (h / 2)²)⁻²: those of a smooth pattern.
 _ROUGHNESS: Final = 2.0
 _MAX_HARMONICS: Final = 24
-#: A frequency of a public series is a line, part of a pattern, if it has so many times its neighbours' power. The
-#: power of noise exceeds this once in some million frequencies.
+#: A frequency of a public series is a line, part of a pattern, if its power exceeds that of its neighbours by this
+#: factor. Noise does so once in about a million frequencies.
 _LINE: Final = 14.0
-#: So many of the lowest frequencies are taken as they are, and bands above have at least so many.
+#: This many of the lowest frequencies are not averaged; bands above have at least this many frequencies.
 _RAW: Final = 4
 
 
@@ -33,7 +33,7 @@ class SignalModel:
     lines: NDArray[np.float64]  # the part of the spectrum that belongs to patterns, which repeat exactly
     level: float  # mean square of the level
     mean: float | None = None  # the level; None if unknown
-    words: str = ""  # how it was described
+    words: str = ""  # its description
     periods: tuple[float, ...] = ()  # of its patterns, in steps
 
     @property
@@ -77,7 +77,7 @@ class SignalModel:
 
 
 def copies(size: int) -> NDArray[np.float64]:
-    """Return how many real coefficients each frequency 0 … ⌊T/2⌋ has."""
+    """Return the number of real coefficients at each frequency 0 … ⌊T/2⌋."""
     counts = np.full(size // 2 + 1, 2.0)
     counts[0] = 1.0
     if size % 2 == 0:
@@ -94,7 +94,7 @@ def described_signal(
     time_scale: float | None = None,
     proxy: ArrayLike | None = None,
 ) -> SignalModel:
-    """Return the signal with this description, whose parameters are those of :func:`~opendp_timeseries.plan`."""
+    """Return the model of a signal from its description by the parameters of :func:`~opendp_timeseries.plan`."""
     if proxy is not None:
         if any(given is not None for given in (level, season_amplitudes, deviation, time_scale)):
             raise ValueError("describe the signal by a public proxy alone, or by level, seasons and departures")
@@ -105,7 +105,7 @@ def described_signal(
             " or by a public proxy"
         )
     amplitudes = _amplitudes(season_amplitudes, size)
-    pattern, rest = np.zeros(size), np.zeros(size)
+    pattern, departures = np.zeros(size), np.zeros(size)
     for period, amplitude in amplitudes.items():
         pattern += _pattern(size, period, amplitude)
     words = [f"season {period:g} ± {high:g}" for period, high in amplitudes.items()]
@@ -114,17 +114,17 @@ def described_signal(
             "time_scale", time_scale, above=0.0, maximum=size, remedy="in steps, at most the grid's size"
         )
         sd = check.real("deviation", deviation, above=0.0)
-        rest += _departure(size, length, sd)
+        departures += _departure(size, length, sd)
         words.append(f"departures of {sd:g} within {length:g} steps")
     if level is None:
-        square = _UNKNOWN_LEVEL**2 * (pattern[0] + rest[0])
+        square = _UNKNOWN_LEVEL**2 * (pattern[0] + departures[0])
     else:
         level = check.real("level", level, above=0.0)
         square = level**2
-        rest[0] += level  # independent individuals: each count varies like Poisson's around its rate
+        departures[0] += level  # independent individuals: each count varies like Poisson's around its rate
         words.insert(0, f"level {level:g}")
     lines = np.fft.rfft(pattern).real
-    return SignalModel(pattern + rest, lines, square, level, ", ".join(words), tuple(amplitudes))
+    return SignalModel(pattern + departures, lines, square, level, ", ".join(words), tuple(amplitudes))
 
 
 def _amplitudes(given: Mapping[float, float] | None, size: int) -> dict[float, float]:
@@ -141,7 +141,7 @@ def _amplitudes(given: Mapping[float, float] | None, size: int) -> dict[float, f
 
 
 def _pattern(size: int, period: float, amplitude: float) -> NDArray[np.float64]:
-    """The covariance of a smooth pattern, each harmonic at the nearest frequency that fits into the cycle."""
+    """Return the covariance of a smooth pattern, with each harmonic at the nearest frequency of the cycle."""
     harmonics = np.arange(1, min(_MAX_HARMONICS, math.floor(period / 2)) + 1)
     share = (1 + (harmonics / _ROUGHNESS) ** 2) ** -2.0
     share *= amplitude**2 / 2 / share.sum()  # the variance of a sine
@@ -151,7 +151,7 @@ def _pattern(size: int, period: float, amplitude: float) -> NDArray[np.float64]:
 
 
 def _departure(size: int, length: float, deviation: float) -> NDArray[np.float64]:
-    """The covariance of an Ornstein–Uhlenbeck process on a line, wrapped around the cycle."""
+    """Return the covariance of an Ornstein–Uhlenbeck process on a line, wrapped around the cycle."""
     turns = np.arange(-math.ceil(20 * length / size), math.ceil(20 * length / size) + 1)
     shape = np.sum(np.exp(-np.abs(np.arange(size)[:, None] + turns * size) / length), axis=1)
     return np.asarray(deviation**2 * shape / shape[0])
@@ -164,17 +164,17 @@ def _like(proxy: ArrayLike, size: int) -> SignalModel:
     level = float(np.mean(values))
     power = np.abs(np.fft.rfft(values - level)) ** 2 / size
     smooth, lines = _smoothed_power(power)
-    # No power is lost, so that the deviation is that of the series.
-    kept = np.sum(power * copies(size)) / max(np.sum((smooth + lines) * copies(size)), np.finfo(float).tiny)
-    covariance = np.fft.irfft((smooth + lines) * kept, n=size)
-    return SignalModel(covariance, lines * kept, level**2, level, "as a public series")
+    # Restore the total power, so that the deviation is that of the series.
+    correction = np.sum(power * copies(size)) / max(np.sum((smooth + lines) * copies(size)), np.finfo(float).tiny)
+    covariance = np.fft.irfft((smooth + lines) * correction, n=size)
+    return SignalModel(covariance, lines * correction, level**2, level, "as a public series")
 
 
 def _smoothed_power(power: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Separate a periodogram's lines from its continuous part, averaged over bands of an eighth of an octave.
 
-    A periodogram is all peaks. A plan that took each chance peak for a property of the signal would expect too small
-    an error.
+    Most peaks of a periodogram are due to chance. A plan that took them for properties of the signal would expect too
+    small an error.
     """
     smooth, lines = power.copy(), np.zeros(len(power))
     edges = [_RAW]
@@ -182,7 +182,7 @@ def _smoothed_power(power: NDArray[np.float64]) -> tuple[NDArray[np.float64], ND
         edges.append(max(edges[-1] + _RAW, math.ceil(edges[-1] * 2 ** (1 / 8))))
     for first, last in itertools.pairwise(edges):
         band = power[first:last]
-        usual = float(np.median(band)) / math.log(2)  # the mean, were the power exponentially distributed
+        usual = float(np.median(band)) / math.log(2)  # the mean of exponentially distributed power
         is_line = band > _LINE * usual
         lines[first:last] = np.where(is_line, band - usual, 0.0)
         smooth[first:last] = np.mean(np.where(is_line, usual, band))

@@ -156,7 +156,7 @@ def test_a_stretch_knows_of_patterns_what_the_rest_tells(monkeypatch):
     monkeypatch.setattr(errors, "_KEPT_IN_STRETCH", 60)
     assert errors.smoothing_square(signal, kernel, kept, p, 20.0) == pytest.approx(exact, rel=0.1)
     # The broken variant: what is learnt outside of it is forgotten.
-    monkeypatch.setattr(errors, "_as_known_elsewhere", lambda signal, *_: signal)
+    monkeypatch.setattr(errors, "_informed_by_outside", lambda signal, *_: signal)
     assert errors.smoothing_square(signal, kernel, kept, p, 20.0) > 1.3 * exact
 
 
@@ -451,8 +451,8 @@ def test_other_mechanisms_stand_beside_a_plan():
     found = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probability=(1.0,), std=(0.0,))
     other = dataclasses.replace(found.candidates[0], name="another", noise=0.25, bias=0.0, smoothed=0.25)
     beside = found.beside(other)
-    assert found.others == ()
-    assert (beside.candidates, beside.others) == (found.candidates, (other,))
+    assert found.mechanisms == ()
+    assert (beside.candidates, beside.mechanisms) == (found.candidates, (other,))
     assert "another" in repr(beside).splitlines()[4]
     assert "another" in beside._repr_html_()
     assert beside.advice() == found.advice() + "\nanother: expected error 0.25."
