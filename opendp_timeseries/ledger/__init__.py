@@ -1,7 +1,7 @@
-"""What has been released about one population, and what its budget still allows.
+"""Ledgers: the releases about one population, and what their budget still allows.
 
-A ledger is a file. Every release is written into it before it is made, and so is spent whatever happens then; its
-record follows before it is handed out. The loss of all releases together is computed from what ran, on every opening.
+A ledger is a file. Every release is entered before it is made, and so its budget is spent whatever happens then; its
+record follows before it is returned. The joint loss of all releases is computed from their designs, on every opening.
 """
 
 from opendp_timeseries.ledger.book import Entry, Standing

@@ -1,7 +1,7 @@
-"""The content of a ledger, and the account of it: no file, and no data.
+"""The content of a ledger and its accounting, without files and without data.
 
-It is written in JSON Lines. Every line but the last holds one entry, and the SHA-256 digest of the digest before it and
-the entry's bytes; the last says how many they are. Digests can be forged: what is noticed are accidents and edits.
+The format is JSON Lines. Every line but the last holds an entry, and the SHA-256 digest of the previous digest and the
+entry's bytes; the last line holds their number. Digests can be forged: they detect accidents and edits, not attacks.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from opendp_timeseries.release.release import Release
 
 _FORMAT: Final = "opendp_timeseries ledger"
 _VERSION: Final = 1
-#: A loss that is computed again may differ in the last digits between machines.
+#: A recomputed loss may differ in the last digits between machines.
 _TOLERANCE: Final = 1 + 1e-9
 
 
 class Entry(NamedTuple):
-    """A line of the ledger: what was spent together.
+    """An entry of the ledger: the designs whose budget was spent at one time.
 
-    :param number: from 1.
-    :param designs: what ran, or was to run: one, or several of a composition.
-    :param spent: when, in UTC, before anything was counted.
-    :param released: when its releases were written; None if that did not happen, and so nothing was handed out.
+    :param number: of the entry, from 1.
+    :param designs: the designs that ran, or were to run: one, or several of a composition.
+    :param spent: time of spending, in UTC, before anything was counted.
+    :param released: time at which its releases were written; None if none was, so that none was returned.
     """
 
     number: int
@@ -52,13 +52,13 @@ class Entry(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What the releases so far cost together.
+    """The joint cost of the releases so far.
 
-    :param adaptivity: what may be chosen by what earlier releases showed: nothing (non-adaptive), everything but the
-        parameters of the loss (adaptive), or everything (fully adaptive).
-    :param epsilon: ε of the releases so far, at the δ of the budget; None if that is in ρ.
-    :param within: whether they are within the budget.
-    :param rho: ρ of the releases so far, of a budget in ρ.
+    :param adaptivity: which choices may depend on the output of earlier releases: none (non-adaptive), all but the
+        parameters of the loss (adaptive), or all (fully adaptive).
+    :param epsilon: ε of the releases so far, at the δ of the budget; None for a budget in ρ.
+    :param within: True if they are within the budget.
+    :param rho: ρ of the releases so far; None for a budget in (ε, δ).
     """
 
     adaptivity: str
@@ -68,18 +68,18 @@ class Standing(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What was fixed when the ledger was made."""
+    """The terms of a ledger, fixed when it was created."""
 
     epsilon: float | None  #: of all releases together
     delta: float | None  #: of all releases together
-    unit: Unit  #: what a distance of 1 between two logs is
+    unit: Unit  #: the unit of privacy: the change that is a distance of 1 between two logs
     order: float | None  #: of the Rényi divergences of a privacy filter; None if all parameters are fixed in advance
-    programme: Programme | None  #: releases that are planned
+    programme: Programme | None  #: the planned releases
     identifier: str  #: unique to this ledger
     rho: float | None = None  #: of all releases together, in place of ε and δ
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the first entry of the file says."""
+        """Return the terms as the first entry of the file."""
         fields = {name: encode(part) for name, part in self._asdict().items() if name != "rho" or part is not None}
         return {"format": _FORMAT, "version": _VERSION} | fields
 
@@ -90,74 +90,74 @@ class Terms(NamedTuple):
 
     @property
     def budget(self) -> Budget:
-        """What may be lost."""
+        """The budget of all releases together."""
         return Budget.of(epsilon=self.epsilon, delta=self.delta, rho=self.rho)
 
     @property
-    def most(self) -> float:
-        """The most that :meth:`lost` may be: δ, or ρ."""
+    def limit(self) -> float:
+        """The largest :meth:`cost` that the budget allows: δ, or ρ."""
         return self.budget.delta if self.rho is None else self.rho
 
-    def lost(self, losses: _Losses) -> float:
-        """Return what releases lose together: δ at the ε of the budget, or ρ."""
+    def cost(self, losses: _Losses) -> float:
+        """Return the joint cost of releases: δ at the ε of the budget, or ρ."""
         return _rho(losses) if self.epsilon is None else _delta(losses, self.order, self.epsilon)
 
     def standing(self, ran: Counter[Design]) -> Standing:
-        """Account for what ran, by the bound that holds."""
-        plan = self._plan_of(ran)
-        if self.delta is None:  # ρ adds up, whatever was chosen
-            sets = self._sets(self._reserved(ran) if plan is None else ran)
+        """Return the joint cost of the designs that ran, by the bound that applies."""
+        plan = self._programme_of(ran)
+        if self.delta is None:  # ρ adds up, however releases are chosen
+            sets = self._loss_sets(self._with_reserved(ran) if plan is None else ran)
             adaptivity = "fully adaptive" if plan is None else "non-adaptive"
             return Standing(adaptivity, None, self.admits(ran, _TOLERANCE), max(map(_rho, sets), default=0.0))
         if plan is None:
             adaptivity = "adaptive" if self.order is None else "fully adaptive"
-            losses = [_together(part, self.order) for part in self._sets(self._reserved(ran))]
+            losses = [_joint_loss_of(part, self.order) for part in self._loss_sets(self._with_reserved(ran))]
         else:
             adaptivity = "non-adaptive"
-            losses = [joint_loss(part, adaptive=not plan.data_fixed) for part in self._sets(ran)]
+            losses = [joint_loss(part, adaptive=not plan.data_fixed) for part in self._loss_sets(ran)]
         spent = max((loss.epsilon(self.delta) for loss in losses), default=0.0)
         return Standing(adaptivity, spent, self.admits(ran, _TOLERANCE))
 
     def admits(self, ran: Counter[Design], slack: float = 1.0) -> bool:
-        """Return whether what ran is within the budget; ``slack`` is for δ or ρ."""
-        # A programme is within the budget, and of what is fixed in advance a part costs no more than the whole.
-        if self._plan_of(ran) is not None:
+        """Return whether the designs that ran are within the budget, times ``slack`` in δ or ρ."""
+        # A programme is within the budget; if all is fixed in advance, some releases cost no more than all of them.
+        if self._programme_of(ran) is not None:
             return True
-        sets = self._sets(self._reserved(ran))
-        return all(self.lost(part) <= self.most * slack for part in sets)
+        sets = self._loss_sets(self._with_reserved(ran))
+        return all(self.cost(part) <= self.limit * slack for part in sets)
 
-    def lost_at(self, ran: Counter[Design], one: Design) -> Callable[[float], float]:
-        """Return what is lost by what ran and one more release, as a function of its scale."""
-        sets = self._at_once(self._reserved(ran) + Counter([one]))
-        beside = {_lost(part - Counter([one])) for part in sets if one in part}
-        others = {_lost(part) for part in sets if one not in part}
+    def cost_at(self, ran: Counter[Design], design: Design) -> Callable[[float], float]:
+        """Return the joint cost of the designs that ran and one more release, as a function of its scale."""
+        sets = self._common_sets(self._with_reserved(ran) + Counter([design]))
+        with_design = {_losses_of(part - Counter([design])) for part in sets if design in part}
+        without = {_losses_of(part) for part in sets if design not in part}
 
-        def lost(past: Iterable[_Losses], *more: PrivacyLoss) -> float:
-            return max((self.lost((*part, *more)) for part in past), default=0.0)
+        def worst(past: Iterable[_Losses], *losses: PrivacyLoss) -> float:
+            return max((self.cost((*part, *losses)) for part in past), default=0.0)
 
-        apart = lost(others)
-        if apart > self.most:  # at any scale
-            return lambda scale: apart
-        return lambda scale: lost(beside, replace(one, scale=scale).loss())
+        fixed = worst(without)
+        if fixed > self.limit:  # at any scale
+            return lambda scale: fixed
+        return lambda scale: worst(with_design, replace(design, scale=scale).loss())
 
-    def _plan_of(self, ran: Counter[Design]) -> Programme | None:
-        """Return the programme, if all that ran is of it."""
+    def _programme_of(self, ran: Counter[Design]) -> Programme | None:
+        """Return the programme, if all designs that ran are in it."""
         planned = self.programme is not None and ran <= Counter(self.programme.designs)
         return self.programme if planned else None
 
-    def _reserved(self, ran: Counter[Design]) -> Counter[Design]:
-        """Return what ran with what is planned, which is spent as it will run."""
+    def _with_reserved(self, ran: Counter[Design]) -> Counter[Design]:
+        """Return the designs that ran and those still planned, whose budget is reserved."""
         return ran if self.programme is None else ran | Counter(self.programme.designs)
 
-    def _sets(self, ran: Counter[Design]) -> Iterable[_Losses]:
-        """Return the losses of the releases that one individual can be in, once where several sets are alike."""
-        return filter(None, dict.fromkeys(map(_lost, self._at_once(ran))))
+    def _loss_sets(self, ran: Counter[Design]) -> Iterable[_Losses]:
+        """Return the losses of each set of releases that an individual can be in, without duplicates."""
+        return filter(None, dict.fromkeys(map(_losses_of, self._common_sets(ran))))
 
-    def _at_once(self, ran: Counter[Design]) -> list[Counter[Design]]:
-        """Return the sets of releases that one and the same individual can be in, and that are in no other such set.
+    def _common_sets(self, ran: Counter[Design]) -> list[Counter[Design]]:
+        """Return the maximal sets of releases that a single individual can be in.
 
-        An individual within a period is in those alone that look at this period (docs/proofs/period_unit.md). One who
-        is replaced may be in two periods, and is taken to be in all releases.
+        With a unit within a period, an individual is in the releases that cover this period, and in no others
+        (docs/proofs/period_unit.md). A replaced individual may be in two periods, and is taken to be in all releases.
         """
         if self.unit.period is None or self.unit.replaced:
             return [ran]
@@ -186,23 +186,23 @@ _Losses = tuple[PrivacyLoss, ...]
 _loss: Final = lru_cache(maxsize=2**14)(Design.loss)
 
 
-def _lost(part: Counter[Design]) -> _Losses:
+def _losses_of(part: Counter[Design]) -> _Losses:
     return tuple(map(_loss, part.elements()))
 
 
-def _together(losses: _Losses, order: float | None) -> PrivacyLoss | FilteredLoss:
+def _joint_loss_of(losses: _Losses, order: float | None) -> PrivacyLoss | FilteredLoss:
     return joint_loss(losses) if order is None else FilteredLoss.of(losses, order)
 
 
 def _rho(losses: _Losses) -> float:
-    """Return the sum of all ρ, which is a bound whatever was chosen by what earlier releases showed."""
+    """Return the sum of all ρ, which is a bound even if earlier releases determine later ones."""
     parts = [loss.zero_concentrated(0.0)[0] for loss in losses]
     return math.inf if math.inf in parts else up_fraction(sum(map(Fraction, parts)))
 
 
 @lru_cache(maxsize=2**11)
 def _delta(losses: _Losses, order: float | None, epsilon: float) -> float:
-    return _together(losses, order).delta(epsilon)
+    return _joint_loss_of(losses, order).delta(epsilon)
 
 
 _LINE: Final = re.compile(rb'\{"digest": "([0-9a-f]{64})", "entry": (.*)\}')
@@ -210,58 +210,58 @@ _LAST: Final = re.compile(rb'\{"digest": "([0-9a-f]{64})", "entries": (\d{1,12})
 
 
 class Chain(NamedTuple):
-    """Entries as they stand in a file: JSON documents without line breaks."""
+    """The entries of a file: JSON documents without line breaks, chained by digests."""
 
-    lines: bytes = b""  #: of the file, but the last
-    length: int = 0  #: how many they are
-    digest: str = ""  #: of all of them
+    lines: bytes = b""  #: all lines of the file but the last
+    length: int = 0  #: their number
+    digest: str = ""  #: of all entries
 
     def then(self, entry: str) -> Chain:
-        """Return the chain with one more entry."""
+        """Return the chain with a further entry."""
         written = entry.encode()
         digest = _digest(self.digest, written)
         line = b'{"digest": "%s", "entry": %s}\n' % (digest.encode(), written)
         return Chain(self.lines + line, self.length + 1, digest)
 
     def file(self) -> bytes:
-        """Return the file."""
+        """Return the content of the file."""
         return self.lines + b'{"digest": "%s", "entries": %d}\n' % (self.digest.encode(), self.length)
 
     def entries(self) -> list[str]:
         """Return the entries."""
-        return [found[2].decode() for found in _LINE.finditer(self.lines)]
+        return [match[2].decode() for match in _LINE.finditer(self.lines)]
 
     def digests(self) -> set[str]:
-        """Return what the digest has been, entry by entry."""
-        return {found[1].decode() for found in _LINE.finditer(self.lines)}
+        """Return the digests of the chain after each of its entries."""
+        return {match[1].decode() for match in _LINE.finditer(self.lines)}
 
 
-def unchained(file: bytes, known: Chain | None = None) -> tuple[list[str], Chain]:
-    """Return the entries of a file, or those after a chain that it begins with, and all of it as a chain.
+def read_chain(file: bytes, verified: Chain | None = None) -> tuple[list[str], Chain]:
+    """Return the entries of a file, or those after a verified chain with which it begins, and the chain of the file.
 
-    :param known: what was verified before: the file must begin with its very bytes.
-    :raises ValueError: if it is another kind of file, or not as it was written, saying from which line on.
+    :param verified: the chain that was verified before: the file must begin with the same bytes.
+    :raises ValueError: if it is another kind of file, or was changed, naming the first changed line.
     """
-    lines, length, digest = known or Chain()
+    lines, length, digest = verified or Chain()
     if not file.startswith(lines):
         raise ValueError("it does not begin with what it held before: it was changed, or an entry was taken back")
-    more = file[len(lines) :].split(b"\n")
-    if not lines and _LINE.fullmatch(more[0]) is None:
+    lines_after = file[len(lines) :].split(b"\n")
+    if not lines and _LINE.fullmatch(lines_after[0]) is None:
         raise ValueError("it is in another format")
-    last = _LAST.fullmatch(more[-2]) if len(more) > 1 and more[-1] == b"" else None
+    last = _LAST.fullmatch(lines_after[-2]) if len(lines_after) > 1 and lines_after[-1] == b"" else None
     if last is None:
-        raise ValueError(f"it breaks off after {length + len(more) - 1} lines")
+        raise ValueError(f"it breaks off after {length + len(lines_after) - 1} lines")
     entries = []
-    for number, line in enumerate(more[:-2], length + 1):
-        found = _LINE.fullmatch(line)
-        digest = _digest(digest, found[2]) if found else ""
-        if found is None or digest != found[1].decode():
+    for number, line in enumerate(lines_after[:-2], length + 1):
+        match = _LINE.fullmatch(line)
+        digest = _digest(digest, match[2]) if match else ""
+        if match is None or digest != match[1].decode():
             raise ValueError(f"line {number} was changed after it was written, or one before it")
-        entries.append(found[2].decode())
+        entries.append(match[2].decode())
     length += len(entries)
     if (digest, length) != (last[1].decode(), int(last[2])):
         raise ValueError(f"it holds {length} entries, and its last line speaks of {int(last[2])} or of others")
-    return entries, Chain(file[: len(file) - len(more[-2]) - 1], length, digest)
+    return entries, Chain(file[: len(file) - len(lines_after[-2]) - 1], length, digest)
 
 
 def _digest(before: str, entry: bytes) -> str:
@@ -270,7 +270,7 @@ def _digest(before: str, entry: bytes) -> str:
 
 @dataclass(frozen=True)
 class Book:
-    """The content of a ledger. It changes only by entries that are added."""
+    """The content of a ledger, which changes only by new entries."""
 
     terms: Terms
     chain: Chain
@@ -282,30 +282,30 @@ class Book:
         return cls(terms, Chain().then(written(terms.to_dict())))
 
     @classmethod
-    def read(cls, file: bytes, known: Book | None = None) -> Book:
-        """Read back a file, and nothing else. Releases are not read: :meth:`releases` does it.
+    def read(cls, file: bytes, earlier: Book | None = None) -> Book:
+        """Read a ledger file, without its releases, which :meth:`releases` reads.
 
-        :param known: what was read before: the file must begin with its very bytes, and only what follows is read.
-        :raises ValueError: if it is not a ledger, or not as it was written, naming what is wrong.
+        :param earlier: the book as read before: the file must begin with its bytes, and only what follows is read.
+        :raises ValueError: if it is not a ledger, or was changed, naming what is wrong.
         """
-        lines, chain = unchained(file, None if known is None else known.chain)
+        lines, chain = read_chain(file, None if earlier is None else earlier.chain)
         try:
-            if known is None:
-                known = cls.new(Terms.from_dict(parse_json(lines.pop(0))))
-            entries = list(known.entries)
+            if earlier is None:
+                earlier = cls.new(Terms.from_dict(parse_json(lines.pop(0))))
+            entries = list(earlier.entries)
             for line in lines:
-                _append(entries, line, known.terms)
+                _append(entries, line, earlier.terms)
         except TypeError as error:
             raise ValueError(str(error)) from None
-        return cls(known.terms, chain, tuple(entries))
+        return cls(earlier.terms, chain, tuple(entries))
 
     def with_spent(self, designs: Sequence[Design]) -> Book:
-        """Return the book after one more entry: the number of entries is its number."""
+        """Return the book with a further entry, whose number is that of all entries."""
         written_designs = [design.to_dict() for design in designs]
         return self._with({"spent": len(self.entries) + 1, "at": _now(), "designs": written_designs})
 
     def with_released(self, number: int, releases: Sequence[Release]) -> Book:
-        """Return the book after an entry was completed."""
+        """Return the book with an entry completed."""
         return self._with({"released": number, "at": _now(), "releases": [release.to_dict() for release in releases]})
 
     def _with(self, document: dict[str, Any]) -> Book:
@@ -314,42 +314,43 @@ class Book:
         return Book(self.terms, self.chain.then(line), tuple(entries))
 
     def ran(self) -> Counter[Design]:
-        """Return what was entered, whether or not it was completed."""
+        """Return the designs of all entries, completed or not."""
         return Counter(design for entry in self.entries for design in entry.designs)
 
     def planned(self) -> list[Design]:
-        """What is planned and has not run yet, in order."""
-        left, ran = [], self.ran()
+        """Return the planned designs that have not run yet, in order."""
+        remaining, ran = [], self.ran()
         for design in () if self.terms.programme is None else self.terms.programme.designs:
             ran[design] -= 1
             if ran[design] < 0:
-                left.append(design)
-        return left
+                remaining.append(design)
+        return remaining
 
     def standing(self) -> Standing:
-        """Return what the releases so far cost together."""
+        """Return the joint cost of the releases so far."""
         return self.terms.standing(self.ran())
 
     def releases(self, numbers: Container[int] | None = None) -> dict[int, tuple[Release, ...]]:
-        """Return the releases by the numbers of their entries, all or some, in the order in which they were written.
+        """Return the releases by the numbers of their entries, in the order in which they were written.
 
-        :raises ValueError: if one is not a release.
+        :param numbers: of the entries to read; None for all.
+        :raises ValueError: if an entry does not hold releases.
         """
-        found = {}
+        releases = {}
         for line in self.chain.entries():
             released = _RELEASED.fullmatch(line)
             if released is not None and (numbers is None or int(released[1]) in numbers):
                 types = {"released": int, "at": str, "releases": tuple[Release, ...]}
-                found[int(released[1])] = fields_of(parse_json(line), "an entry", types)["releases"]
-        return found
+                releases[int(released[1])] = fields_of(parse_json(line), "an entry", types)["releases"]
+        return releases
 
 
-#: Releases are long, and are read only when asked for.
+#: Releases are long, and are parsed only on request.
 _RELEASED: Final = re.compile(r'\{"released": (\d+), "at": "([0-9:TZ-]+)", "releases": \[.*\]\}')
 
 
 def _append(entries: list[Entry], line: str, terms: Terms) -> None:
-    """Add what a line says; refuse it if it is not a line of a ledger, or does not follow the ones before it."""
+    """Apply a line to the entries; refuse it if it is not a line of a ledger, or does not fit the preceding lines."""
     released = _RELEASED.fullmatch(line)
     if released is not None:
         number = int(released[1])
@@ -368,18 +369,18 @@ def _append(entries: list[Entry], line: str, terms: Terms) -> None:
 
 
 def _check_population(design: Design, terms: Terms, earlier: Sequence[Design]) -> None:
-    """Refuse a release that is not about the individuals of the ledger, naming both."""
+    """Refuse a release about other individuals than the ledger's, naming both."""
     if design.unit != terms.unit:
         raise ValueError(
             f"the unit of privacy of the ledger is {terms.unit}; that of the release is {design.unit}: what the two"
             " lose does not add up. Choose the input_metric of its count (--period) accordingly, or keep another ledger"
         )
     planned = () if terms.programme is None else terms.programme.designs
-    with_source = (other for other in (*planned[:1], *earlier) if other.count.source is not None)
-    other = None if design.count.source is None else next(with_source, None)
-    if other is not None and population_of(design) != population_of(other):
+    with_source = (reference for reference in (*planned[:1], *earlier) if reference.count.source is not None)
+    reference = None if design.count.source is None else next(with_source, None)
+    if reference is not None and population_of(design) != population_of(reference):
         raise ValueError(
-            f"the ledger is about individuals by the columns {_columns(other)}, and the release is by"
+            f"the ledger is about individuals by the columns {_columns(reference)}, and the release is by"
             f" {_columns(design)}: what the two lose does not add up. Keep another ledger"
         )
 

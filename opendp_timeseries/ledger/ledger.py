@@ -21,7 +21,7 @@ from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms
-from opendp_timeseries.ledger.programme import DESCRIBED, Programme, check_budget, described, view_of_budget
+from opendp_timeseries.ledger.programme import DESIGN_COLUMNS, Programme, check_budget, design_row, view_of_budget
 from opendp_timeseries.plugin.known import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import check_member
 from opendp_timeseries.plugin.subsampled_gaussian import check_room, sample_of
@@ -30,8 +30,8 @@ from opendp_timeseries.release.statement import Statement, Whole
 
 #: Seconds to wait for another process.
 _WAIT: Final = 10.0
-#: So many planned releases are listed; more are summed up.
-_MOST_PLANNED: Final = 12
+#: At most this many planned releases are listed; more are summarised.
+_MAX_LISTED: Final = 12
 
 
 class Ledger:
@@ -41,9 +41,9 @@ class Ledger:
     after ten seconds is refused.
 
     :param path: of the file. Beside it, a lock is kept in a file of the same name between ``.`` and ``.lock``.
-    :raises FileNotFoundError: if no file is there: a ledger is made by :meth:`create`, so that a typo cannot open a
-        fresh budget.
-    :raises ValueError: if the file is not a ledger, or was torn or edited, or was made by another version.
+    :raises FileNotFoundError: if the file does not exist: only :meth:`create` makes a ledger, so that a typo cannot
+        open a fresh budget.
+    :raises ValueError: if the file is not a ledger, is truncated or edited, or was made by another version.
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts, pathlib, tempfile
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -62,8 +62,8 @@ class Ledger:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path = Path(path).absolute()  # a ledger is a file, whatever the current folder is later
-        self._known: tuple[int, int, int] | None = None
+        self._path = Path(path).absolute()  # the same file after a change of folder
+        self._status_key: tuple[int, int, int] | None = None
         self._book: Book | None = None
         self._read()
 
@@ -83,36 +83,36 @@ class Ledger:
     ) -> Ledger:
         """Make a new ledger.
 
-        How much a release may cost depends on what may be chosen by what earlier releases showed:
+        The cost of a release depends on which choices may react to the output of earlier releases:
 
         ================== ======================================= ===========================================
-        adaptivity         how to ask for it                       the bound
+        adaptivity         parameter                               bound
         ================== ======================================= ===========================================
         non-adaptive       ``programme=``                          the law of the joint loss
         adaptive           ``parameters_fixed=True``, a promise    the law of the joint loss, adaptive
-        fully adaptive     nothing, the default                    a Rényi filter, 7 to 15 % more noise
+        fully adaptive     none, the default                       a Rényi filter, 7 to 15 % more noise
         ================== ======================================= ===========================================
 
-        A budget in ρ takes no sample, and needs none of these: ρ adds up, whatever is chosen.
+        A budget in ρ allows no sampling, and needs none of these: ρ adds up, however releases are chosen.
 
-        With a programme, its releases are reserved from the beginning. Others may be made beside it if there is room
-        by the bound that holds for anything.
+        With a programme, its releases are reserved from the beginning. Further releases are possible if they fit into
+        the budget by the bound for the fully adaptive case.
 
-        :param path: where no file is yet.
+        :param path: of the new file.
         :param epsilon: ε of all releases together; a programme brings its own, and its own δ.
         :param delta: δ of all releases together.
         :param rho: ρ of all releases together, in place of both, if none of them is sampled.
-        :param programme: releases that are planned in advance.
-        :param parameters_fixed: a promise that nobody chooses the caps, sampling and noise of a release, or whether
-            there is one, by what earlier releases showed.
+        :param programme: the releases planned in advance.
+        :param parameters_fixed: a promise that the caps, sampling and noise of a release, and the decision to make it,
+            do not depend on the output of earlier releases.
         :param replaced: True if neighbouring logs replace an individual, rather than add or remove one.
         :param period: for releases whose metric is :func:`~opendp_timeseries.period_distance` of this period and zone:
-            all of it is then about one individual within one period, **not all that they did**. Each period then has
-            the budget by itself, and a release spends that of the periods which its grid has a part of. If left out, it
-            is about everything that one individual did.
+            the guarantee is then for one individual within one period, **not for all that they did**. Each period has
+            the full budget, and a release spends that of every period which its grid overlaps. If left out, the
+            guarantee is for everything that one individual did.
         :param zone: of the period.
-        :raises FileExistsError: if a file is there.
-        :raises ValueError: for a number out of range, or a budget beside that of a programme.
+        :raises FileExistsError: if the file exists.
+        :raises ValueError: for a number out of range, or a budget in addition to that of a programme.
         :raises OSError: if the file cannot be written or locked.
         """
         place = Path(path)
@@ -141,12 +141,12 @@ class Ledger:
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """Path of the file."""
         return self._path
 
     @property
     def identifier(self) -> str:
-        """What no other ledger has; each release through this one names it."""
+        """Random name of this ledger, which its releases state."""
         return self._read().terms.identifier
 
     @property
@@ -166,75 +166,75 @@ class Ledger:
 
     @property
     def programme(self) -> Programme | None:
-        """The releases that were planned in advance."""
+        """The releases planned in advance."""
         return self._read().terms.programme
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """What was spent, in order."""
+        """The entries, in order."""
         return self._read().entries
 
     @property
     def digest(self) -> str:
-        """A digest of all that was written: published, it shows later that nothing was taken back."""
+        """Digest of all entries: if published, it shows later that no entry was removed."""
         return self._read().chain.digest
 
     def spent(self) -> Standing:
-        """Return what the releases so far cost together, and by which bound."""
+        """Return the joint cost of the releases so far, and the bound that gives it."""
         return self._read().standing()
 
     def guarantee(self) -> str:
-        """Say what the releases so far guarantee together, in words."""
+        """Return the joint guarantee of the releases so far, in words."""
         book = self._read()
         return _guarantee(book, book.standing())
 
     def release(self, measurement: Any, log: Any, *, resume: bool = False) -> Any:
         """Make a release, if all releases together stay within the budget.
 
-        It is spent once it is written down, which is before anything is counted: if the measurement then fails, or the
-        machine does, nothing was handed out, and the budget is spent nevertheless.
+        The budget is spent when the entry is written, before anything is counted: if the measurement or the machine
+        fails afterwards, nothing was returned, and the budget is spent nevertheless.
 
         :param measurement: a subsampled Gaussian behind a count, or a composition of several.
-        :param log: a member of its domain, or a function that reads it once the budget is seen to allow it.
-        :param resume: get what an entry for this measurement has paid for, see :meth:`paid`: complete it if it is open,
-            or return its release once more. This costs nothing; that nobody saw what failed is up to you.
-        :return: what the measurement returns; its record is in the ledger by then.
-        :raises TypeError, ValueError: if the budget would be exceeded, it is not known how the signal is made, or the
+        :param log: a member of its domain, or a function that reads it, called once the budget allows the release.
+        :param resume: use an entry that has paid for this measurement, see :meth:`paid`: complete it if it is open, or
+            return its release once more. This costs nothing; that nobody saw the failed output is up to you.
+        :return: the output of the measurement, whose record is in the ledger by then.
+        :raises TypeError, ValueError: if the budget would be exceeded, the design of the signal is not known, or the
             columns of the log are not those of the domain: before anything is spent or read.
-        :raises OSError: if the ledger cannot be locked or written; nothing is handed out.
+        :raises OSError: if the ledger cannot be locked or written; nothing is returned.
         """
         designs, views = _designs(measurement), [view for _, view in stated_designs(measurement)]
         with locked(self._path, _WAIT) as check_lock:
             before = self._read(again=True)
-            book, entry = self._entered(before, designs, resume)
+            book, entry = self._charge(before, designs, resume)
             if entry.released is not None:
                 releases = list(book.releases({entry.number})[entry.number])
                 return releases if len(releases) > 1 else releases[0]
             data = log() if callable(log) else log
             check_member(measurement.input_domain, data)
-            # The file for the record first, so that a folder that cannot be written to costs nothing.
+            # Open the file for the record first, so that a folder without write permission costs nothing.
             with files_together([self._path], replace=True, check=self._guard(book, check_lock)) as files:
                 self._write(book, self._guard(before, check_lock))
-                made = measurement(data)
-                releases = _checked(made, designs)
-                whole = _whole(book, entry.number, designs)
+                output = measurement(data)
+                releases = _check_releases(output, designs)
+                whole = _whole_of_entry(book, entry.number, designs)
                 statements = [Statement(view=view, whole=whole) for view in views]
-                releases = [replace(r, statement=one) for r, one in zip(releases, statements, strict=True)]
+                releases = [replace(r, statement=statement) for r, statement in zip(releases, statements, strict=True)]
                 files[self._path].write(book.with_released(entry.number, releases).chain.file())
-        return releases if isinstance(made, list) else releases[0]
+        return releases if isinstance(output, list) else releases[0]
 
     def check(self, measurement: Any, *, resume: bool = False) -> None:
-        """Refuse what :meth:`release` would refuse before it reads the log. Another process may still come first."""
-        self._entered(self._read(), _designs(measurement), resume)
+        """Refuse what :meth:`release` would refuse before it reads the log. Another process may still spend first."""
+        self._charge(self._read(), _designs(measurement), resume)
 
     def paid(self, measurement: Any) -> Entry | None:
-        """Return the entry that has paid for a measurement: one that is still open, or else the last, if any."""
-        return _paid(self._read(), _designs(measurement))
+        """Return the entry that has paid for a measurement: the open one, else the last; None if there is none."""
+        return _paying_entry(self._read(), _designs(measurement))
 
-    def _entered(self, book: Book, designs: tuple[Design, ...], resume: bool) -> tuple[Book, Entry]:
-        """Return the book and the entry that pays for a measurement: one to resume, or a new one within the budget."""
+    def _charge(self, book: Book, designs: tuple[Design, ...], resume: bool) -> tuple[Book, Entry]:
+        """Return the book and the entry that pays for a measurement: an entry to resume, or a new one within budget."""
         if resume:
-            entry = _paid(book, designs)
+            entry = _paying_entry(book, designs)
             if entry is None:
                 raise ValueError(
                     f"resume: {self._path} has no entry for this measurement; leave it out to make a new one"
@@ -250,46 +250,48 @@ class Ledger:
                 name, at = "ε", f" at δ = {printed_up(terms.delta, 4)} ({standing.adaptivity})"
             raise ValueError(
                 f"this release would exceed the budget of {self._path}: with what is in the ledger{reserved}, it leads"
-                f" to {name} = {printed_up(_lost(standing))}{at}, above {name} = {terms.budget.first:g}; nothing was"
+                f" to {name} = {printed_up(_amount(standing))}{at}, above {name} = {terms.budget.first:g}; nothing was"
                 " read or spent. See least_scale(…) of the ledger"
             )
         return entered, entered.entries[-1]
 
     def add(self, release: Release) -> None:
-        """Enter a release that was made without the ledger. It is entered also if it exceeds the budget.
+        """Enter a release that was made without the ledger. It is recorded even if it exceeds the budget.
 
-        :param release: as it was made, or read back.
-        :raises ValueError: if it is not sound, or in the ledger already, or about other individuals.
+        :param release: as it was returned, or read back.
+        :raises ValueError: if its verification fails, or it is in the ledger already, or about other individuals.
         :raises OSError: if the ledger cannot be locked or written.
         """
         release.verify()
         with locked(self._path, _WAIT) as check_lock:
             before = book = self._read(again=True)
             alike = {entry.number for entry in book.entries if release.design in entry.designs}
-            known = [replace(one, statement=None) for entered in book.releases(alike).values() for one in entered]
-            if replace(release, statement=None) in known:  # whatever is stated of it
+            earlier = [
+                replace(recorded, statement=None) for entered in book.releases(alike).values() for recorded in entered
+            ]
+            if replace(release, statement=None) in earlier:  # whatever it states
                 raise ValueError(f"release is in {self._path} already")
             book = book.with_spent([release.design])
             self._write(book.with_released(len(book.entries), [release]), self._guard(before, check_lock))
 
     def least_scale(self, chain: Any, *, sampling_probability: float, sampling: str = "poisson") -> float:
-        """Return the least noise scale σ with which one more release is within the budget, and uses it up.
+        """Return the least noise scale σ with which one more release uses up the budget, but does not exceed it.
 
         :param chain: a count, with or without filters.
         :param sampling_probability: with which each step is kept.
         :param sampling: ``"poisson"`` or ``"stratified"``.
-        :return: σ in the signal's unit, from above, to 12 digits.
-        :raises ValueError: if no scale is enough, as where the budget is used up, or for another unit of privacy.
+        :return: σ in the signal's unit, rounded up, to 12 digits.
+        :raises ValueError: if no scale suffices, as when the budget is used up, or for another unit of privacy.
         """
         signal = signal_of(chain)
         sample = sample_of(sampling_probability, sampling, signal.size)
         design = Design(signal=signal, sampling=sample.sampling, scale=1.0)
         book = self._read()
         check_room(view_of_budget(book.terms.budget), [design])
-        book.with_spent([design])  # or it is about other individuals
+        book.with_spent([design])  # refuses a release about other individuals
         return calibrate(
-            book.terms.lost_at(book.ran(), design),
-            book.terms.most,
+            book.terms.cost_at(book.ran(), design),
+            book.terms.limit,
             start=signal.influence(1).l2,
             refusal=f"no scale is enough for one more release: the budget of {self._path} is used up",
         )
@@ -297,43 +299,43 @@ class Ledger:
     def releases(self) -> tuple[Release, ...]:
         """Return the releases, in the order in which they were completed.
 
-        :raises ValueError: if one is not a release.
+        :raises ValueError: if an entry does not hold releases.
         """
         return tuple(release for entered in self._read().releases().values() for release in entered)
 
     def verify(self) -> Standing:
-        """Check every release against its entry and its own design, and return what all of it costs together.
+        """Check every release against its entry and its own design, and return their joint cost.
 
-        Opening a ledger has checked all but the releases. What no file can show is that nothing was released without
-        it, or that it is not an older copy of itself.
+        Opening a ledger has checked all but the releases. No file can show that nothing was released outside of it, or
+        that it is not an older copy of itself.
 
-        :raises ValueError: if a release states less than it loses, or is not of what was entered.
+        :raises ValueError: if a release states less than it loses, or its design is not that of its entry.
         """
         book = self._read()
         releases, digests = book.releases(), book.chain.digests()
         for entry in book.entries:
-            found = releases.get(entry.number, ())
+            recorded = releases.get(entry.number, ())
             ran = () if entry.released is None else entry.designs
-            if tuple(release.design for release in found) != ran:
+            if tuple(release.design for release in recorded) != ran:
                 raise ValueError(f"ledger ({self._path}): releases of entry {entry.number} are not of what was entered")
-            for release in found:
+            for release in recorded:
                 release.verify()
-            self._check_wholes(_whole(book, entry.number, entry.designs), digests, entry.number, found)
+            self._check_wholes(_whole_of_entry(book, entry.number, entry.designs), digests, entry.number, recorded)
         return book.standing()
 
     def _check_wholes(self, right: Whole, digests: set[str], entry: int, releases: Sequence[Release]) -> None:
-        """Refuse releases that say of this ledger what is not so; of another whole, this one knows nothing."""
+        """Refuse releases whose statements about this ledger are wrong; those about other wholes are not checked."""
         for whole in (release.stated.whole for release in releases):
             if whole is None or whole.kind != "ledger" or whole.identifier != right.identifier:
                 continue
-            # Ledgers of the first draft number their entries, whether or not these are planned.
+            # Ledgers of the first draft number all entries alike, planned or not.
             plain = replace(right, number=entry, parts=None, programme=None)
             if replace(whole, digest=right.digest) not in (right, plain) or whole.digest not in digests:
                 problem = f"says that it is {whole} {whole.digest}, which it is not: it is {right}"
                 raise ValueError(f"ledger ({self._path}): a release of entry {entry} {problem}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what there is to say as plain Python objects, without the released values."""
+        """Return the ledger as plain Python objects, without the released values."""
         book = self._read()
         standing, terms = book.standing(), book.terms
         budget, spent = {"rho": terms.rho}, {"rho": standing.rho}
@@ -356,9 +358,9 @@ class Ledger:
         }
 
     def table(self, *, planned: bool = False) -> str:
-        """Return what was released and what is left as a text table, as it prints.
+        """Return the text that the ledger prints as: a table of releases, and the budget.
 
-        :param planned: list all that is planned, however much it is.
+        :param planned: True to list all planned releases, however many.
         """
         return "\n".join(self._lines(text_table, planned))
 
@@ -373,22 +375,22 @@ class Ledger:
     def _lines(
         self, table: Callable[[Sequence[str], Sequence[Sequence[str]]], str], planned: bool = False
     ) -> list[str]:
-        """Return what was released, what is left and a table."""
+        """Return the lines that the ledger prints as; one of them is a table."""
         book = self._read()
         standing, terms = book.standing(), book.terms
         lines = [f"Budget: {terms.budget:g} for {terms.unit}, by all that is released."]
         rows = [
-            (str(entry.number), "released" if entry.released else "spent, nothing released", *described(design))
+            (str(entry.number), "released" if entry.released else "spent, nothing released", *design_row(design))
             for entry in book.entries
             for design in entry.designs
         ]
-        left = book.planned()
-        listed = left if planned or len(left) <= _MOST_PLANNED else []
-        rows += [("", "planned", *described(design)) for design in listed]
+        remaining = book.planned()
+        listed = remaining if planned or len(remaining) <= _MAX_LISTED else []
+        rows += [("", "planned", *design_row(design)) for design in listed]
         if rows:
-            lines.append(table(("entry", "state", *DESCRIBED), rows))
-        if left and not listed:
-            lines.append(f"Planned: {len(left)} more, from {left[0].count.grid.start or 0} on.")
+            lines.append(table(("entry", "state", *DESIGN_COLUMNS), rows))
+        if remaining and not listed:
+            lines.append(f"Planned: {len(remaining)} more, from {remaining[0].count.grid.start or 0} on.")
         lines.append(f"So far: {_guarantee(book, standing)}{_HOLDS[standing.adaptivity] if book.entries else ''}.")
         if large := large_delta(terms.budget.delta):
             lines.append(large)
@@ -404,10 +406,10 @@ class Ledger:
                 raise ValueError(
                     "it has several names (hard links), and a release would change one of them only; remove the others"
                 )
-            known = status.st_ino, status.st_size, status.st_mtime_ns
-            if self._book is None or known != self._known or again:
+            status_key = status.st_ino, status.st_size, status.st_mtime_ns
+            if self._book is None or status_key != self._status_key or again:
                 self._book = Book.read(self._path.read_bytes(), self._book)
-                self._known = known
+                self._status_key = status_key
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"ledger ({self._path}) does not exist; check the name, or make a new one by Ledger.create(…) or --new"
@@ -423,7 +425,7 @@ class Ledger:
             files[self._path].write(book.chain.file())
 
     def _guard(self, book: Book, check_lock: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that raises OSError unless the file still holds a book, by one name and under the lock."""
+        """Return a function that raises OSError unless the file still holds this book, under one name and the lock."""
 
         def check() -> None:
             check_lock()
@@ -436,7 +438,7 @@ class Ledger:
 
 
 def _designs(measurement: Any) -> tuple[Design, ...]:
-    """Return what a measurement consists of, if what it releases can be stated."""
+    """Return the designs of a measurement; refuse one whose loss is not finite."""
     parts = stated_designs(measurement)
     for design, view in parts:
         if not all(math.isfinite(number) for point in view.points(design.loss()) for number in point):
@@ -444,9 +446,9 @@ def _designs(measurement: Any) -> tuple[Design, ...]:
     return tuple(design for design, _ in parts)
 
 
-def _checked(made: Any, designs: Sequence[Design]) -> list[Release]:
-    """Return what was released, if it is just what was entered: else nobody gets to see it."""
-    releases = _flat(made)
+def _check_releases(output: Any, designs: Sequence[Design]) -> list[Release]:
+    """Return the releases of a measurement's output; refuse it, unseen, unless their designs are those of the entry."""
+    releases = _flatten(output)
     if [release.design if isinstance(release, Release) else None for release in releases] != list(designs):
         raise TypeError(
             "measurement must return its Release, or several in a list, and nothing else; interpolate, smooth or plot"
@@ -455,12 +457,12 @@ def _checked(made: Any, designs: Sequence[Design]) -> list[Release]:
     return releases
 
 
-def _flat(made: Any) -> list[Any]:
-    return [one for part in made for one in _flat(part)] if isinstance(made, (list, tuple)) else [made]
+def _flatten(output: Any) -> list[Any]:
+    return [item for part in output for item in _flatten(part)] if isinstance(output, (list, tuple)) else [output]
 
 
-def _whole(book: Book, number: int, designs: tuple[Design, ...]) -> Whole:
-    """Return of what an entry is a part: of the programme, if it is one of its parts, which are as large as it."""
+def _whole_of_entry(book: Book, number: int, designs: tuple[Design, ...]) -> Whole:
+    """Return what an entry belongs to: the programme, if it equals exactly one of its parts; else the ledger."""
     terms, size = book.terms, len(designs)
     budget = terms.budget
     loss, measure = (budget.first, budget.delta), view_of_budget(budget).measure
@@ -474,12 +476,12 @@ def _whole(book: Book, number: int, designs: tuple[Design, ...]) -> Whole:
     return replace(ledger, digest=book.chain.digest)
 
 
-def _paid(book: Book, designs: tuple[Design, ...]) -> Entry | None:
+def _paying_entry(book: Book, designs: tuple[Design, ...]) -> Entry | None:
     paid = [entry for entry in book.entries if entry.designs == designs]
     return next(reversed([entry for entry in paid if entry.released is None] or paid), None)
 
 
-#: What the guarantee takes into account.
+#: The condition of the guarantee, by adaptivity.
 _HOLDS: Final = {
     "non-adaptive": ", all of it planned in advance",
     "adaptive": "",
@@ -487,8 +489,8 @@ _HOLDS: Final = {
 }
 
 
-def _lost(standing: Standing) -> float:
-    """Return ε, or ρ."""
+def _amount(standing: Standing) -> float:
+    """Return the ε or ρ spent so far."""
     return cast("float", standing.rho if standing.epsilon is None else standing.epsilon)
 
 
@@ -496,7 +498,7 @@ def _guarantee(book: Book, standing: Standing) -> str:
     terms = book.terms
     if not book.entries:
         return f"nothing has been released about {terms.unit}"
-    loss = view_of_budget(terms.budget).words(((_lost(standing), terms.budget.delta),))
+    loss = view_of_budget(terms.budget).words(((_amount(standing), terms.budget.delta),))
     assumed = any(design.count.reading.is_assumed for design in book.ran())
     condition = ", assuming the caps of counts made elsewhere" if assumed else ""
     if standing.adaptivity == "adaptive":

@@ -1,4 +1,4 @@
-"""Releases that are planned together, before any of them: the noise that each needs, so that all are in one budget."""
+"""Programmes: releases planned together in advance, with the noise that keeps all of them within one budget."""
 
 from __future__ import annotations
 
@@ -35,26 +35,27 @@ from opendp_timeseries.release.documents import population_of
 from opendp_timeseries.release.statement import Whole
 
 _FORMAT: Final = "opendp_timeseries programme"
-#: A joint loss that is computed again may differ in the last digits between machines.
+#: A recomputed joint loss may differ in the last digits between machines.
 _TOLERANCE: Final = 1 + 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Programme:
-    """Releases that are fixed in advance, within one budget for all of them: made by :meth:`plan`.
+    """Releases that are fixed in advance, within one joint budget, as :meth:`plan` makes them.
 
-    It prints as a table. The loss of all releases together is smaller than (ε, δ) added up: twelve equal months need
-    about a quarter of the noise. It is exact where that of each is, if every step is kept, or data do not react.
+    It prints as a table. The joint loss of all releases is smaller than the sum of their (ε, δ): twelve equal months
+    need about a quarter of the noise. It is exact if the loss of each release is, and every step is kept or data do not
+    react.
 
-    :param designs: what will run, in order.
+    :param designs: of the releases, in order.
     :param epsilon: ε of all releases together.
     :param delta: δ of all releases together.
     :param rho: ρ of all releases together, in place of both, if none of them is sampled.
-    :param data_fixed: a promise that later data do not react to earlier releases. Where steps are sampled, less noise
-        is enough with it for counts that scale down who exceeds their cap, which is the default, behind filters, and
-        for stratified samples. It changes nothing where every step is kept, nor for unfiltered counts with
-        ``excess="drop"`` of which each step is sampled by itself.
-    :raises ValueError: if there are none, they are not about the same individuals, or they exceed the budget.
+    :param data_fixed: a promise that later data do not react to earlier releases. Where steps are sampled, it reduces
+        the noise of counts that downweight people above the cap (the default), of filtered counts and of stratified
+        samples. It changes nothing if every step is kept, nor for unfiltered counts with ``excess="drop"`` whose steps
+        are sampled by themselves.
+    :raises ValueError: if there is no release, or they are not about the same individuals, or exceed the budget.
     """
 
     designs: tuple[Design, ...]
@@ -66,22 +67,22 @@ class Programme:
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta, self.rho)
         if len({population_of(design) for design in self.designs}) != 1 or self.unit.individuals != 1:
-            found = sorted({design.unit.of(1) for design in self.designs})
+            units = sorted({design.unit.of(1) for design in self.designs})
             raise ValueError(
                 "releases must be at least one, and all for the same unit of privacy and the same columns, such as one"
-                f" individual added or removed; found {found}"
+                f" individual added or removed; found {units}"
             )
         check_room(self.view, self.designs)
-        loss, (most, delta) = self.loss(), self._pair
+        loss, (limit, delta) = self.loss(), self._pair
         if self.epsilon is None:
-            within = self.lost(loss) <= most * _TOLERANCE
+            within = self.lost(loss) <= limit * _TOLERANCE
         else:
-            within = loss.delta(most) <= delta * _TOLERANCE
+            within = loss.delta(limit) <= delta * _TOLERANCE
         if not within:
             name, at = ("ρ", "") if self.epsilon is None else ("ε", f" at δ = {delta:g}")
             raise ValueError(
                 f"the releases of the programme have {name} = {printed_up(self.lost(loss))} together{at}, which"
-                f" exceeds its budget of {name} = {most:g}"
+                f" exceeds its budget of {name} = {limit:g}"
             )
 
     @classmethod
@@ -97,19 +98,19 @@ class Programme:
         relative_scales: Sequence[float] | None = None,
         data_fixed: bool = False,
     ) -> Programme:
-        """Find the noise scales of several releases with which all of them together are within a budget. No data.
+        """Find the noise scales with which several releases stay within a joint budget, without any data.
 
-        :param chains: counts, with or without filters, one for each release: grids, caps and filters are theirs.
+        :param chains: counts, with or without filters, one for each release.
         :param epsilon: ε of all releases together.
         :param delta: δ of all releases together.
         :param rho: ρ of all releases together, in place of both, if none of them is sampled.
         :param sampling_probability: with which each step is kept: one for all releases, or one for each.
         :param sampling: ``"poisson"`` or ``"stratified"``, for all releases.
-        :param relative_scales: how the noise scales relate to each other; if left out, all are equal.
-        :param data_fixed: a promise, which the document holds: later data do not react to earlier releases, as roads do
-            when a published jam makes drivers turn away. See :class:`Programme`.
-        :raises TypeError: for a chain that does not know how its signal is made.
-        :raises ValueError: for a number out of range, or if no scales are enough.
+        :param relative_scales: ratios of the noise scales to each other; if left out, all are equal.
+        :param data_fixed: a promise, stated in the document: later data do not react to earlier releases, as traffic
+            does when a published jam makes drivers turn away. See :class:`Programme`.
+        :raises TypeError: for a chain whose design is not known.
+        :raises ValueError: for a number out of range, or if no scales suffice.
 
         >>> import opendp.prelude as dp, opendp_timeseries as ts
         >>> dp.enable_features("contrib", "honest-but-curious")
@@ -130,13 +131,15 @@ class Programme:
         """
         check_budget(epsilon, delta, rho)
         warn_of_large_delta(delta, stacklevel=2)
-        made = [signal_of(chain) for chain in chains]
-        asked = _one_each("sampling_probability", sampling_probability, len(made))
-        relative = _one_each("relative_scales", 1.0 if relative_scales is None else relative_scales, len(made))
-        samples = [sample_of(p, sampling, signal.size).sampling for signal, p in zip(made, asked, strict=True)]
+        signals = [signal_of(chain) for chain in chains]
+        probabilities = _per_release("sampling_probability", sampling_probability, len(signals))
+        relative = _per_release("relative_scales", 1.0 if relative_scales is None else relative_scales, len(signals))
+        samples = [
+            sample_of(p, sampling, signal.size).sampling for signal, p in zip(signals, probabilities, strict=True)
+        ]
         designs = [
             Design(signal=signal, sampling=sample, scale=scale)
-            for signal, sample, scale in zip(made, samples, relative, strict=True)
+            for signal, sample, scale in zip(signals, samples, relative, strict=True)
         ]
         if not designs:
             raise ValueError("chains must name at least one release")
@@ -158,12 +161,12 @@ class Programme:
 
     @cached_property
     def identifier(self) -> str:
-        """A digest of the programme."""
+        """Digest of the programme."""
         return hashlib.sha256(self.to_json().encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     @property
     def budget(self) -> Budget:
-        """What all releases together may lose."""
+        """The budget of all releases together."""
         return Budget.of(epsilon=self.epsilon, delta=self.delta, rho=self.rho)
 
     @property
@@ -182,7 +185,7 @@ class Programme:
 
     @property
     def unit(self) -> Unit:
-        """What a distance of 1 between two logs is."""
+        """The unit of privacy: the change that is a distance of 1 between two logs."""
         return self.designs[0].unit
 
     def __len__(self) -> int:
@@ -190,41 +193,43 @@ class Programme:
         return len(self.designs)
 
     def loss(self) -> PrivacyLoss:
-        """Return the loss of all releases together."""
+        """Return the joint loss of all releases."""
         return joint_loss([design.loss() for design in self.designs], adaptive=not self.data_fixed)
 
     def measurement(self, chain: Any, *, number: int | None = None) -> Any:
-        """Return the measurement of a release, which states its loss alone, and of which programme it is a part.
+        """Return the measurement of a release, which states its own loss and the programme it belongs to.
 
         :param chain: a count of the programme, with its filters.
-        :param number: of the release, from 1, where the programme has several of this chain.
-        :raises TypeError: for a chain that does not know how its signal is made.
-        :raises ValueError: if it is not in the programme, or several times and no number says which.
+        :param number: of the release, from 1, if the programme has several of this chain.
+        :raises TypeError: for a chain whose design is not known.
+        :raises ValueError: if it is not in the programme, or occurs several times and ``number`` is left out.
         """
         signal = signal_of(chain)
-        found = [k for k, design in enumerate(self.designs, 1) if design.signal == signal and number in (None, k)]
-        if len({self.designs[k - 1] for k in found}) != 1:
+        numbers = [k for k, design in enumerate(self.designs, 1) if design.signal == signal and number in (None, k)]
+        if len({self.designs[k - 1] for k in numbers}) != 1:
             where = "" if number is None else f" as number {number}"
             raise ValueError(
                 f"chain must match one release of the programme, in columns, grid, caps and filters; it matches"
-                f" {len(found)}{where}" + ("; give number=, one of " + ", ".join(map(str, found)) if found else "")
+                f" {len(numbers)}{where}"
+                + ("; give number=, one of " + ", ".join(map(str, numbers)) if numbers else "")
             )
-        view, alone = self.view, found[0] if len(found) == 1 else None
-        whole = Whole(kind="programme", loss=self._pair, measure=view.measure, number=alone, parts=len(self))
+        view, position = self.view, numbers[0] if len(numbers) == 1 else None
+        whole = Whole(kind="programme", loss=self._pair, measure=view.measure, number=position, parts=len(self))
         whole = replace(whole, identifier=self.identifier)
         domain, metric = chain.output_space
-        return chain >> make_part(domain, metric, self.designs[found[0] - 1], view, whole)
+        return chain >> make_part(domain, metric, self.designs[numbers[0] - 1], view, whole)
 
     def expected_errors(self, **assumed: Any) -> tuple[ExpectedError, ...]:
-        """Return the errors to expect of each release, as :func:`~opendp_timeseries.plan` does. No private data.
+        """Return the expected errors of each release, as :func:`~opendp_timeseries.plan` does, without private data.
 
-        What caps lose is not in them. Totals over time and numbers of individuals err by their noise, those of
-        everybody at each key at most by that of the last tier. Of private series, counts are taken to be spread evenly
-        over the octaves of how often people come, and of a panel, errors are of each key, with those of the totals.
+        They exclude what caps leave out. Totals over time and numbers of individuals err by their noise; the number of
+        everybody at each key errs at most by the noise of the last tier. For private series, counts are assumed to be
+        spread evenly over the octaves of how often people come; for a panel, errors are of each key, with those of the
+        totals.
 
-        :param assumed: what is assumed of the series, as of :func:`~opendp_timeseries.plan`: ``level``,
+        :param assumed: description of the series, as for :func:`~opendp_timeseries.plan`: ``level``,
             ``season_amplitudes``, ``deviation`` and ``time_scale``, or a **public** series that resembles the private
-            ones as ``proxy``.
+            series as ``proxy``.
         :raises ValueError: for a number out of range, or not exactly one description of the series.
         """
         given = dict.fromkeys(("level", "season_amplitudes", "deviation", "time_scale", "proxy")) | assumed
@@ -253,14 +258,14 @@ class Programme:
         return tuple(map(error, self.designs))
 
     def table(self, **assumed: Any) -> str:
-        """Return the programme as a text table, with the :meth:`expected_errors` of a series if one is assumed."""
+        """Return the programme as a text table, with :meth:`expected_errors` if a series is described."""
         title, header, rows = self._rows(**assumed)
         return f"{title}\n{text_table(header, rows)}"
 
     def _rows(self, **assumed: Any) -> tuple[str, list[str], list[list[str]]]:
-        header, name = ["release", *DESCRIBED, "alone"], "ρ" if self.epsilon is None else "ε"
+        header, name = ["release", *DESIGN_COLUMNS, "alone"], "ρ" if self.epsilon is None else "ε"
         rows = [
-            [str(k), *described(design), f"{name} = {printed_up(self.lost(design.loss()))}"]
+            [str(k), *design_row(design), f"{name} = {printed_up(self.lost(design.loss()))}"]
             for k, design in enumerate(self.designs, 1)
         ]
         if assumed:
@@ -315,7 +320,7 @@ _FIELDS: Final[dict[str, Any]] = {
 
 
 def check_budget(epsilon: float | None, delta: float | None, rho: float | None) -> Budget:
-    """Return a budget for several releases, in (ε, δ) or in ρ; refuse one of nothing, or of both."""
+    """Return a budget for several releases, in (ε, δ) or in ρ; refuse zero, or both."""
     if rho is not None and (epsilon, delta) != (None, None):
         raise ValueError("rho is in place of epsilon and delta, and of what is not sampled; leave them out")
     for name, value in (("epsilon", epsilon), ("rho", rho)):
@@ -325,22 +330,22 @@ def check_budget(epsilon: float | None, delta: float | None, rho: float | None) 
 
 
 def view_of_budget(budget: Budget) -> View:
-    """Return the view that releases within a budget state."""
+    """Return the view of their loss that releases within a budget state."""
     return View.of(budget.delta, concentrated=budget.epsilon is None)
 
 
-def _one_each(name: str, given: float | Sequence[float], count: int) -> list[float]:
-    numbers = [given] * count if np.ndim(given) == 0 else list(given)  # type: ignore[arg-type]
+def _per_release(name: str, value: float | Sequence[float], count: int) -> list[float]:
+    numbers = [value] * count if np.ndim(value) == 0 else list(value)  # type: ignore[arg-type]
     if len(numbers) != count:
         raise ValueError(f"{name} must be one number, or one for each of {count} chains; found {len(numbers)}")
     return [check.real(name, number, above=0.0) for number in numbers]
 
 
-DESCRIBED: Final = ("from", "steps", "cap", "kept", "scale")
+DESIGN_COLUMNS: Final = ("from", "steps", "cap", "kept", "scale")
 
 
-def described(design: Design) -> tuple[str, ...]:
-    """Return a design in words, for a row of a table."""
+def design_row(design: Design) -> tuple[str, ...]:
+    """Return a design as the cells of a row, under ``DESIGN_COLUMNS``."""
     signal, count, filters = design.known, design.count, len(design.signal.kernels)
     reading = count.reading
     steps = str(count.grid.size) if count.grid.step is None else f"{count.grid.size} of {count.grid.step}"
@@ -350,5 +355,5 @@ def described(design: Design) -> tuple[str, ...]:
     caps += f" x {reading.step_cap}" if reading.step_cap > 1 else ""
     caps += f", {reading.gap} apart" if reading.gap > 1 else ""
     caps += f", {reading.key_cap} at a time" if reading.key_cap is not None else ""
-    kept = f"{design.sampling.probability:.4g}{design.sampling.in_blocks}"
-    return count.grid.start or "", steps, caps, kept, f"{design.scale:.4g}"
+    sample = f"{design.sampling.probability:.4g}{design.sampling.in_blocks}"
+    return count.grid.start or "", steps, caps, sample, f"{design.scale:.4g}"

@@ -603,7 +603,10 @@ def test_a_plan_needs_no_cap_and_says_what_rough_knowledge_tells(city, capsys):
     assert "Say it by" not in said
     for more, message in (
         (known, "level must be given"),
-        (["--level", "200", "--participation", "90%:20", "80%:500"], "must ascend: shares of people and in how many"),
+        (
+            ["--level", "200", "--participation", "90%:20", "80%:500"],
+            "must ascend: shares of people with the most steps",
+        ),
         (["--level", "200", "--participation", "90%:20", "80%:500"], "such as 90%:20 100%:500"),
         (["--time-scale", "900"], "--time-scale (900.0) must be at most 672; in steps"),
         (["--filter-std", "-1"], "--filter-std (-1.0) must be at least 0"),
@@ -698,7 +701,7 @@ def test_an_unfinished_release_is_not_written_beside_files(city, capsys, monkeyp
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(ts.ledger.ledger, "_checked", lambda *_: fail(None))
+        patch.setattr(ts.ledger.ledger, "_check_releases", lambda *_: fail(None))
         assert main(["release", "publication.toml"]) == 2
     (city / "release-2024-03.csv").write_bytes(b"key,step_start,private_count,low,high,kept\r\n")
     capsys.readouterr()

@@ -13,7 +13,7 @@ import pytest
 import referencing
 
 import opendp_timeseries as ts
-from opendp_timeseries.ledger.book import Chain, unchained
+from opendp_timeseries.ledger.book import Chain, read_chain
 from opendp_timeseries.release.documents import read_document
 
 ROOT = Path(__file__).parents[2]
@@ -101,7 +101,7 @@ def test_at_every_step_kept_no_steps_are_listed():
 
 
 def test_a_ledger_of_a_newer_version_is_refused_by_name(tmp_path):
-    entries, _ = unchained((ROOT / "tests" / "data" / "formats" / "ledger-1.ledger").read_bytes())
+    entries, _ = read_chain((ROOT / "tests" / "data" / "formats" / "ledger-1.ledger").read_bytes())
     newer = [entries[0].replace('"version": 1', '"version": 2', 1), *entries[1:]]
     (tmp_path / "people.ledger").write_bytes(reduce(Chain.then, newer, Chain()).file())
     with pytest.raises(ValueError, match=r"written in version 2 .* reads versions up to 1"):
