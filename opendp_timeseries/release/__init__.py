@@ -1,1 +1,1 @@
-"""A release, its record, and the documents that hold them."""
+"""Releases, their records, and documents of several."""

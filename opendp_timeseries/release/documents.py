@@ -1,4 +1,4 @@
-"""Several releases of one log in one document, with the guarantee of all of them."""
+"""Documents of several releases of one log, with their joint guarantee."""
 
 import math
 import re
@@ -19,10 +19,10 @@ FORMAT: Final = "opendp_timeseries releases"
 
 
 class Document(NamedTuple):
-    """Releases that were written and verified together, with their joint guarantee in words.
+    """Verified releases of a document, with their joint guarantee in words.
 
-    :param trusted: what the document says and cannot show, beside what no release can.
-    :param reworded: sentences that stand in it in other words than its numbers are put into, each with these.
+    :param trusted: claims of the document that it cannot prove, beyond those of any release.
+    :param reworded: sentences of the document that differ from those made of its numbers, each with the latter.
     """
 
     releases: tuple[Release, ...]
@@ -36,29 +36,29 @@ def write_releases(
 ) -> str:
     """Return several releases of one log as one JSON document with their joint guarantee.
 
-    :param releases: of the same measure, unit of privacy, columns of identifiers and distance.
-    :param in_advance: True if all of it, queries, sampling and noise, was fixed before the first release, as in a
+    :param releases: with the same measure, unit of privacy, columns of identifiers and distance.
+    :param in_advance: True if queries, sampling and noise were fixed before the first release, as in a
         :func:`~opendp_timeseries.make_composition`. The joint guarantee is then that of the joint loss; else it is by
-        basic composition: (ε, δ), or (ρ, δ′), add up. The document says which.
-    :param data_fixed: a promise that later data do not react to earlier releases, as where all are of one log at one
-        time. Where steps are sampled, the joint loss is less with it for counts that scale, behind filters, and for
-        stratified samples (:class:`~opendp_timeseries.Programme` says where it changes nothing). The document says so.
-    :param delta: of the joint guarantee, if all was fixed in advance and each states (ε, δ); the sum of all δ if left
-        out.
-    :raises ValueError: if there are none, one states less than it loses, or they do not add up.
+        basic composition: (ε, δ), or (ρ, δ′), add up. The document states it.
+    :param data_fixed: a promise that later data do not react to earlier releases, as if all are of one log at one
+        time. Where steps are sampled, it reduces the joint loss of downweighted counts, filtered counts and stratified
+        samples (see :class:`~opendp_timeseries.Programme`). The document states it.
+    :param delta: of the joint guarantee, if all was fixed in advance and each release states (ε, δ); the sum of all δ
+        if left out.
+    :raises ValueError: if there is no release, one states less than it loses, or they do not add up.
     """
     _verify(releases)
-    view = _total(releases)
+    view = _joint_view(releases)
     if delta is not None:
         if not in_advance or view.delta is None:
             raise ValueError(f"delta ({delta}) is for releases in (ε, δ) that were fixed in_advance; leave it out")
         view = replace(view, delta=delta)
     warn_of_large_delta(view.failure_probability if view.delta is None else view.delta, stacklevel=2)
-    points = _joint(releases, in_advance, data_fixed, view)
+    points = _joint_points(releases, in_advance, data_fixed, view)
     document = {
         "format": FORMAT,
         "version": 1,
-        "guarantee": _together(releases, points),
+        "guarantee": _joint_sentence(releases, points),
         "in_advance": in_advance,
         "data_fixed": data_fixed,
         "joint_loss": encode(points),
@@ -68,21 +68,23 @@ def write_releases(
 
 
 def read_releases(text: str) -> tuple[Release, ...]:
-    """Read back and verify one release, or what :func:`write_releases` wrote: every release, and their joint guarantee.
+    """Read and verify a document of one release, or one by :func:`write_releases`, with its joint guarantee.
 
-    :raises ValueError: for any other document, or if a loss is stated too low.
+    :raises ValueError: for any other document, or if a stated loss is too low.
     """
     return read_document(text).releases
 
 
 def read_document(text: str) -> Document:
-    """Return what :func:`read_releases` does, with the joint guarantee in words."""
+    """Read and verify a document as :func:`read_releases` does; return it with its joint guarantee in words."""
     document = parse_json(text)
     if isinstance(document, dict) and document.get("format") == FORMAT_OF_ONE:
         release = Release.from_dict(document)
         release.verify()
         words = release.guarantee()
-        return Document((release,), words, _trusted([release]), _reworded([(document["guarantee"], words)]))
+        return Document(
+            (release,), words, _trusted_contents([release]), _reworded_sentences([(document["guarantee"], words)])
+        )
     return read_versioned(document, FORMAT, {1: _read_1})
 
 
@@ -90,17 +92,17 @@ def _read_1(document: dict[str, Any]) -> Document:
     sentence, in_advance, data_fixed, stated, releases = fields_of(document, "the document", _FIELDS).values()
     check_extent(release.design.known for release in releases)
     _verify(releases)
-    view = _total(releases)
+    view = _joint_view(releases)
     if in_advance and view.delta is not None and len(stated) == 1 and 0.0 < stated[0][1] < 1.0:
         view = replace(view, delta=stated[0][1])
-    right = _joint(releases, in_advance, data_fixed, view)
+    right = _joint_points(releases, in_advance, data_fixed, view)
     check_covered("joint_loss", stated, right, "the releases together give")
-    words = _together(releases, stated)
-    trusted = (*_trusted(releases), *_PROMISES[: 1 + data_fixed if in_advance else 0])
-    alone = [
-        (one["guarantee"], release.guarantee()) for one, release in zip(document["releases"], releases, strict=True)
+    words = _joint_sentence(releases, stated)
+    trusted = (*_trusted_contents(releases), *_PROMISES[: 1 + data_fixed if in_advance else 0])
+    pairs = [
+        (part["guarantee"], release.guarantee()) for part, release in zip(document["releases"], releases, strict=True)
     ]
-    return Document(releases, words, trusted, _reworded([(sentence, words), *alone]))
+    return Document(releases, words, trusted, _reworded_sentences([(sentence, words), *pairs]))
 
 
 _FIELDS: Final[dict[str, Any]] = {
@@ -112,7 +114,7 @@ _FIELDS: Final[dict[str, Any]] = {
 }
 
 
-#: What a document promises if it says ``in_advance`` and ``data_fixed``.
+#: The promises of a document with ``in_advance`` and ``data_fixed``.
 _PROMISES: Final = (
     "that all of it was fixed before the first release",
     "that no data reacted to an earlier release",
@@ -120,13 +122,13 @@ _PROMISES: Final = (
 _NUMBER: Final = re.compile(r"\d[\d.]*(?:e[-+]?\d+)?")
 
 
-def _trusted(releases: Sequence[Release]) -> tuple[str, ...]:
+def _trusted_contents(releases: Sequence[Release]) -> tuple[str, ...]:
     wholes = (release.stated.whole for release in releases)
     return tuple(dict.fromkeys(f"what else is in the {whole.name}" for whole in wholes if whole is not None))
 
 
-def _reworded(sentences: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the sentences of a document, with the right ones, that are in other words; refuse other numbers."""
+def _reworded_sentences(sentences: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the sentences of a document that differ from the right ones, with these; refuse different numbers."""
     for sentence, right in sentences:
         if _NUMBER.findall(sentence) != _NUMBER.findall(right):
             raise ValueError(f"guarantee says {sentence!r}, and the numbers beside it say {right!r}")
@@ -134,36 +136,38 @@ def _reworded(sentences: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ..
 
 
 def _verify(releases: Sequence[Release]) -> None:
-    """Verify each release, and that no whole states less than those of its parts together that are here.
+    """Verify each release, and that no whole states less than the joint loss of its parts among these releases.
 
-    As little as they can lose: what is fixed in advance, of data that do not react.
+    That loss is a lower bound: of releases fixed in advance, whose data do not react.
     """
     parts: dict[Any, list[Release]] = {}
     for release in releases:
         release.verify()
         if (whole := release.stated.whole) is not None:
-            # Within a period, parts add up where they look at one and the same.
+            # With a unit within a period, the parts that cover the same period add up.
             span = None if release.design.unit.replaced else release.design.count.reading.period_span
             parts.setdefault((replace(whole, number=None, digest=None), release.stated.distance, span), []).append(
                 release
             )
-    for (whole, distance, _), found in parts.items():
-        # Two Contexts, or compositions, may be alike: their parts are those of one if they are just as many.
-        numbers = sorted(release.stated.whole.number or 0 for release in found if release.stated.whole is not None)
+    for (whole, distance, _), members in parts.items():
+        # Contexts or compositions may be equal: only a complete set of numbers shows that parts are of the same one.
+        numbers = sorted(release.stated.whole.number or 0 for release in members if release.stated.whole is not None)
         if whole.identifier is not None or (len(numbers) == whole.parts and numbers == [*range(1, len(numbers) + 1)]):
-            losses = [release.design.loss(distance) for release in found]
+            losses = [release.design.loss(distance) for release in members]
             check_whole(whole, joint_loss(losses, adaptive=False), "its parts together give")
 
 
 def joint_guarantee(releases: Sequence[Release]) -> str:
-    """Return in words what all of these guarantee together, if all of it was fixed before the first release."""
-    return _together(releases, _joint(releases, in_advance=True, data_fixed=True, view=_total(releases)))
+    """Return the joint guarantee in words, for releases that were all fixed before the first."""
+    return _joint_sentence(
+        releases, _joint_points(releases, in_advance=True, data_fixed=True, view=_joint_view(releases))
+    )
 
 
 def population_of(design: Design) -> tuple[Any, ...]:
-    """Return what must be equal for two releases to be about the same individuals.
+    """Return the key of a population: two releases with equal keys are about the same individuals.
 
-    That is the unit of privacy and the columns of identifiers, and of times where the unit is within a period.
+    It is the unit of privacy and the column of identifiers, and that of times if the unit is within a period.
     """
     source, unit = design.count.source, design.unit
     if source is None:
@@ -171,45 +175,45 @@ def population_of(design: Design) -> tuple[Any, ...]:
     return unit, (source.identifier, source.exact), source.time if unit.period is not None else None
 
 
-def _together(releases: Sequence[Release], points: Points) -> str:
-    # Among several, one whose caps were assumed says so.
+def _joint_sentence(releases: Sequence[Release], points: Points) -> str:
+    # Use a release with assumed caps if there is one, so that the sentence mentions the assumption.
     spoken = max(releases, key=lambda release: release.design.count.reading.is_assumed)
-    statement = replace(spoken.stated, view=_total(releases), loss=points, whole=None)
+    statement = replace(spoken.stated, view=_joint_view(releases), loss=points, whole=None)
     return replace(spoken, statement=statement).guarantee()
 
 
-def _total(releases: Sequence[Release]) -> View:
-    """Return the view that states the joint loss: at the sum of all δ or δ′."""
+def _joint_view(releases: Sequence[Release]) -> View:
+    """Return the view of the joint loss: at the sum of all δ or δ′."""
     views = [release.stated.view for release in releases]
     alike = {(r.stated.view.measure, r.stated.distance, population_of(r.design)) for r in releases}
     if len(alike) != 1:
-        found = "; ".join(sorted({r.design.unit.of(r.stated.distance) for r in releases})) or "none"
+        units = "; ".join(sorted({r.design.unit.of(r.stated.distance) for r in releases})) or "none"
         needed = "one measure, unit of privacy, identifier column and distance"
-        raise ValueError(f"releases must hold at least one, all of {needed}; found {found}")
+        raise ValueError(f"releases must hold at least one, all of {needed}; found {units}")
     failure_probability = _sum_up([view.failure_probability for view in views])
     return replace(views[0], failure_probability=failure_probability, delta=_sum_up([view.delta for view in views]))
 
 
-def _joint(releases: Sequence[Release], in_advance: bool, data_fixed: bool, view: View) -> Points:
+def _joint_points(releases: Sequence[Release], in_advance: bool, data_fixed: bool, view: View) -> Points:
     points = [release.stated.loss for release in releases]
-    pairs = all(len(each) == 1 for each in points)
+    pairs = all(len(row) == 1 for row in points)
     if not (pairs or in_advance):
         raise ValueError(
             "releases that were not fixed in advance must each state one pair (ε, δ) or (ρ, δ′), to add up: give delta="
             " or failure_probability= to the measurements"
         )
-    first, second = (_sum_up([each[0][k] for each in points]) for k in (0, 1))
+    first, second = (_sum_up([row[0][k] for row in points]) for k in (0, 1))
     if not in_advance:
         return ((first, second),)
     losses = [release.design.loss(release.stated.distance) for release in releases]
-    # Without the promise, data react: docs/proofs/several_releases.md.
+    # Without the promise, data may react: docs/proofs/several_releases.md.
     joint = view.points(joint_loss(losses, adaptive=not data_fixed))
-    # By basic composition, no more than the sum of pairs is ever lost.
+    # By basic composition, the sum of pairs is always a bound.
     return ((first, second),) if pairs and first <= joint[0][0] and second <= joint[0][1] else joint
 
 
 def _sum_up(numbers: Sequence[float | None]) -> Any:
-    """Return the sum, rounded up; None if there is nothing to add."""
+    """Return the sum of the numbers that are not None, rounded up; None if there are none."""
     given = [number for number in numbers if number is not None]
-    # fsum rounds the exact sum to nearest; the next float up is not below it. Of nothing but zeros it is exact.
+    # fsum rounds the exact sum to nearest; the next float up is not below it. A sum of zeros is exact.
     return math.nextafter(math.fsum(given), math.inf) if any(given) else 0.0 if given else None

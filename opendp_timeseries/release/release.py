@@ -1,4 +1,4 @@
-"""A release: the first thing that is public. A reader can recompute its loss without the data and without OpenDP."""
+"""Releases: the first public output. A reader can recompute their loss without the data and without OpenDP."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from opendp_timeseries.release.statement import Statement, Whole
 FORMAT: Final = "opendp_timeseries release"
 #: A recomputed loss may differ in the last digits between machines.
 _TOLERANCE: Final = 1e-9
-#: A number of kept steps, or a value, that is less probable than this was not drawn as the release says.
+#: Kept steps or values that are less probable than this are refused: the stated design cannot have drawn them.
 _IMPROBABLE: Final = 1e-12
-#: Names that only some releases have.
+#: Optional fields.
 _LABELS: Final = ("invocation", "composition")
 _SOFTWARE: Final = ("opendp_timeseries", "opendp", "numpy", "scipy")
 
@@ -40,13 +40,13 @@ class Release:
 
     :param steps: kept steps, ascending, int64; may be empty. For a panel, one series after the other.
     :param values: noisy values at the kept steps, float64, in the signal's unit; may be negative.
-    :param design: what ran.
-    :param statement: what is stated of its loss; None if nothing is, as for one series of a panel.
-    :param invocation: a random name, which says nothing of the data, of the invocation of the count behind which one
-        composition, or nested Context, made this release; all of its releases share it. None of any other release.
-    :param composition: a random name of the invocation of the composition that made this release, and fixed it in
-        advance with all of its releases, which share it. None of any other release.
-    :raises ValueError: if the parts do not fit together (when a release is read back).
+    :param design: the design that ran.
+    :param statement: about its loss; None if there is none, as for a single series of a panel.
+    :param invocation: random name, independent of the data, of the count's invocation by the composition or nested
+        Context that made this release; shared by all releases of that invocation. None for any other release.
+    :param composition: random name of the invocation of the composition that made this release, with all of its
+        releases fixed in advance; shared by them. None for any other release.
+    :raises ValueError: if the fields do not fit each other (when a release is read back).
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -86,12 +86,12 @@ class Release:
 
     @property
     def grid(self) -> TimeGrid | None:
-        """The grid of the count; None if it is not known."""
+        """The grid of the count; None if unknown."""
         return self.design.signal.grid
 
     @property
     def keys(self) -> tuple[Hashable, ...] | None:
-        """The keys of a panel, in the order of its series; None for one series, or if they are not known."""
+        """The keys of a panel, in the order of its series; None for a single series, or if unknown."""
         return self.design.signal.keys
 
     @property
@@ -106,7 +106,7 @@ class Release:
 
     @property
     def sampling(self) -> Sampling:
-        """How the steps were sampled."""
+        """The sampling of the steps."""
         return self.design.sampling
 
     def __len__(self) -> int:
@@ -142,12 +142,12 @@ class Release:
 
     @cached_property
     def stated(self) -> Statement:
-        """What is stated of the loss, with its points.
+        """The statement about the loss, with its points.
 
-        :raises ValueError: if nothing is, or it is not known how the release was made, or the loss is not finite.
+        :raises ValueError: if there is none, or the design is not known, or the loss is not finite.
         """
         if self.statement is None:
-            _ = self.design.known  # or nothing can be stated, and it says why
+            _ = self.design.known  # raises an error of its own for an unknown design
             raise ValueError(
                 "nothing is stated of this release. If it is one series of a panel, ask the release of the whole panel."
                 " Else it is not known what was done to the log before: call the measurement itself, or give it to"
@@ -158,7 +158,7 @@ class Release:
         return replace(self.statement, loss=self._recomputed(self.statement))
 
     def _loss(self) -> Points:
-        """Return the loss that is stated, if any."""
+        """Return the stated loss; empty if there is none."""
         try:
             return self.stated.loss
         except ValueError:
@@ -168,30 +168,30 @@ class Release:
         """Return this release with its loss stated at another distance, such as for several individuals.
 
         :param distance: in units of privacy, from 1.
-        :raises ValueError: if nothing is stated of it.
+        :raises ValueError: if it has no statement.
         """
         return replace(self, statement=replace(self.stated, distance=distance, whole=None, loss=()))
 
     def guarantee(self) -> str:
-        """Say the guarantee in words, and that of the whole of which this is a part.
+        """Return the guarantee in words, with that of the whole of which this is a part.
 
         :raises ValueError: if there is none, see :attr:`stated`.
         """
         stated, count = self.stated, self.design.count
-        apart = "" if count.reading.gap == 1 else f", at least {count.reading.gap} apart"
-        assumed = f", assuming at most {count.cap} steps of each{apart}" if count.reading.is_assumed else ""
-        more = "" if len(stated.loss) == 1 else "; more points of the curve are in the record"
-        whole = "" if stated.whole is None else f"; {stated.whole}"
-        return f"{stated.view.words(stated.loss)} for {count.unit.of(stated.distance)}{assumed}{more}{whole}"
+        gap = "" if count.reading.gap == 1 else f", at least {count.reading.gap} apart"
+        assumed = f", assuming at most {count.cap} steps of each{gap}" if count.reading.is_assumed else ""
+        curve = "" if len(stated.loss) == 1 else "; more points of the curve are in the record"
+        membership = "" if stated.whole is None else f"; {stated.whole}"
+        return f"{stated.view.words(stated.loss)} for {count.unit.of(stated.distance)}{assumed}{curve}{membership}"
 
     def verify(self) -> Points:
         """Recompute the loss from caps, filters, sampling and noise, and return it.
 
-        What no document can show is that the values came from this design, or that the caps were enforced.
+        No document can show that the values came from this design, or that the caps were enforced.
 
-        :raises ValueError: if the loss that is stated, or that of the whole of which this is a part, is less than the
-            loss recomputed (by more than a part in 10⁹, which is rounding), kept steps or values have a probability
-            below 1e-12, or nothing is stated.
+        :raises ValueError: if the stated loss, or that of the whole of which this is a part, is less than the
+            recomputed loss (by more than rounding, a part in 10⁹), kept steps or values have a probability below 1e-12,
+            or there is no statement.
         """
         stated = self.stated
         recomputed = self._recomputed(stated)
@@ -212,23 +212,23 @@ class Release:
         return points
 
     def _check_sample(self) -> None:
-        """Refuse kept steps that cannot have been drawn by the design."""
-        kept, size, p = len(self), self.size, self.sampling_probability
+        """Refuse kept steps that the design cannot have drawn."""
+        number, size, p = len(self), self.size, self.sampling_probability
         if self.sampling.allows(self.steps, size, _IMPROBABLE):
             return
         if (blocks := self.sampling.blocks(size)) is not None:
             kept_at = f"which sampling ('stratified') keeps at sampling_probability ({p:g})"
             raise ValueError(f"steps must hold one of each block of {blocks.length}, {kept_at}")
         raise ValueError(
-            f"{kept} of {size} steps cannot have been kept at sampling_probability ({p:g}): so few, or so many, are"
+            f"{number} of {size} steps cannot have been kept at sampling_probability ({p:g}): so few, or so many, are"
             f" expected less than once in {1 / _IMPROBABLE:g} releases"
         )
 
     def _check_values(self) -> None:
-        """Refuse values that noise on its grid cannot have given."""
+        """Refuse values that noise on its grid cannot have produced."""
         signal = self.design.known
         exponent = noise_exponent(self.scale, signal.resolution_bits)
-        with np.errstate(over="ignore"):  # such numbers are on any grid
+        with np.errstate(over="ignore"):  # numbers that overflow are on any grid
             units = np.ldexp(self.values, -exponent)
         if not np.array_equal(units, np.rint(units)):
             grid = f"2**{exponent}, the grid of the noise at scale {self.scale:g}"
@@ -236,36 +236,37 @@ class Release:
         farthest = 40 * self.scale  # a probability below 1e-300
         lowest = 0.0 if all(kernel.numerators.min() >= 0 for kernel in signal.kernels) else -LARGEST_ENTRY
         if np.any(self.values < lowest - farthest) or np.any(self.values > LARGEST_ENTRY + farthest):
-            more = f"40 times the scale ({self.scale:g}) of the noise"
-            raise ValueError(f"values must lie between {lowest:g} and {LARGEST_ENTRY:g}, up to {more}")
-        # Noise is on every point of its grid, whatever was counted: where all values are on a coarser grid, such as at
-        # zero, or at whole numbers, they have no noise. Beyond 53 bits floats are on a coarser one by themselves.
+            margin = f"40 times the scale ({self.scale:g}) of the noise"
+            raise ValueError(f"values must lie between {lowest:g} and {LARGEST_ENTRY:g}, up to {margin}")
+        # Noise takes every point of its grid, whatever the counts: values that are all on a coarser grid, such as zero
+        # or whole numbers, have no noise. Beyond 53 bits floats are on a coarser grid anyway.
         exact = np.abs(units[np.abs(units) < 2.0**52]).astype(np.int64)
         common = int(np.bitwise_or.reduce(exact, initial=0))
         coarse = (common & -common).bit_length() - 1 if common else 52
-        share = 2.0**-coarse + math.ldexp(1, exponent) / (self.scale * math.sqrt(2 * math.pi))  # on it, at the most
+        # An upper bound on the probability that noise lies on the coarser grid.
+        share = 2.0**-coarse + math.ldexp(1, exponent) / (self.scale * math.sqrt(2 * math.pi))
         if self.scale >= MIN_SCALE and len(exact) * math.log(share) < math.log(_IMPROBABLE):
             what = f"multiples of {math.ldexp(1, coarse + exponent):g}" if common else "zero"
             noise = f"noise of scale {self.scale:g}, which lies on multiples of 2**{exponent}"
             raise ValueError(f"values must hold {noise}; all of them are {what}")
 
     def parts(self) -> list[Release]:
-        """Return one release for each series of a panel, in order; this release alone if it is of one series."""
+        """Return a release for each series of a panel, in order; only this release if it is of a single series."""
         if self.keys is None:
             return [self]
         size = self.size // len(self.keys)
         bounds = np.searchsorted(self.steps, np.arange(len(self.keys) + 1) * size)
-        # What one individual loses is a matter of the whole panel.
-        one = partial(replace, self, design=replace(self.design, signal=self.design.known.each), statement=None)
+        # The loss of an individual depends on the whole panel, so the parts have no statement.
+        part = partial(replace, self, design=replace(self.design, signal=self.design.known.each), statement=None)
         return [
-            one(steps=self.steps[low:high] - k * size, values=self.values[low:high])
+            part(steps=self.steps[low:high] - k * size, values=self.values[low:high])
             for k, (low, high) in enumerate(pairwise(bounds))
         ]
 
     def by_key(self) -> dict[Hashable, Release]:
-        """Return one release for each series of a panel, by its key.
+        """Return a release for each series of a panel, by its key.
 
-        :raises ValueError: if this is one series, or its keys are not known.
+        :raises ValueError: if this is a single series, or its keys are not known.
         """
         if self.keys is None:
             raise ValueError("this release is of one series, or does not know its keys")
@@ -274,7 +275,7 @@ class Release:
     def to_dict(self) -> dict[str, Any]:
         """Return the release as plain Python objects, ready for ``json.dumps``.
 
-        :raises ValueError: if it is not known how the release was made, or nothing is stated of it.
+        :raises ValueError: if its design is not known, or it has no statement.
         """
         return {
             "format": FORMAT,
@@ -288,37 +289,37 @@ class Release:
         } | {name: given for name in _LABELS if (given := getattr(self, name)) is not None}
 
     def to_json(self) -> str:
-        """Return the release as one JSON document, its record; floats are written so that they read back exactly."""
+        """Return the release as a JSON document, its record; floats are written so that they read back exactly."""
         return written(self.to_dict())
 
     @classmethod
     def from_dict(cls, document: Any) -> Release:
-        """Read back what :meth:`to_dict` wrote, in any version so far. The loss is read as it stands, and not verified.
+        """Read the output of :meth:`to_dict`, of any version so far. The loss is read, but not verified.
 
-        :raises ValueError: for anything else, naming the part that is wrong.
+        :raises ValueError: for any other document, naming the field that is wrong.
         """
         return read_versioned(document, FORMAT, {1: _read_1})
 
     @classmethod
     def from_json(cls, text: str) -> Release:
-        """Read back what :meth:`to_json` wrote, as :meth:`from_dict` does: :meth:`verify` checks the loss."""
+        """Read the output of :meth:`to_json`, as :meth:`from_dict` does; :meth:`verify` checks the loss."""
         return cls.from_dict(parse_json(text))
 
 
 def _read_1(document: Mapping[str, Any]) -> Release:
-    found = fields_of({**dict.fromkeys(_LABELS), **document}, "the release", _FIELDS)
-    del found["guarantee"], found["software"]
-    statement, steps, size = found["statement"], found["steps"], found["design"].signal.size
+    record = fields_of({**dict.fromkeys(_LABELS), **document}, "the release", _FIELDS)
+    del record["guarantee"], record["software"]
+    statement, steps, size = record["statement"], record["steps"], record["design"].signal.size
     if not statement.loss:
         raise ValueError("loss of the statement must list at least one point")
-    most = math.inf if statement.view.measure == RENYI else 1 + _TOLERANCE  # which a δ may be
-    if not all(first >= 0 and 0 <= second <= most for first, second in statement.loss):
+    largest = math.inf if statement.view.measure == RENYI else 1 + _TOLERANCE  # δ, with rounding
+    if not all(first >= 0 and 0 <= second <= largest for first, second in statement.loss):
         raise ValueError("loss of the statement must list points of at least 0, of which no δ is above 1")
-    found["values"] = values = _row("values", found["values"], (int, float), np.float64)
+    record["values"] = values = _row("values", record["values"], (int, float), np.float64)
     if steps == "all" and len(values) != size:
         raise ValueError(f"values ({len(values)}) must be as many as the steps of the design ({size})")
-    found["steps"] = np.arange(size) if steps == "all" else _row("steps", steps, (int,), np.int64)
-    return Release(**found)
+    record["steps"] = np.arange(size) if steps == "all" else _row("steps", steps, (int,), np.int64)
+    return Release(**record)
 
 
 def _row(name: str, numbers: Any, types: tuple[type, ...], dtype: type[np.generic]) -> NDArray[Any]:
@@ -331,7 +332,7 @@ def _row(name: str, numbers: Any, types: tuple[type, ...], dtype: type[np.generi
 
 
 _FIELDS: Final[dict[str, Any]] = {
-    "guarantee": str,  # for readers: it is written anew, and never compared
+    "guarantee": str,  # for people: ignored here, as it follows from the other fields
     "statement": Statement,
     "design": Design,
     "steps": str | list,
@@ -342,48 +343,48 @@ _FIELDS: Final[dict[str, Any]] = {
 
 
 def check_covered(name: str, stated: Points, right: Points, source: str) -> None:
-    """Refuse points of a loss of which one is below what it should be, by more than rounding, naming both."""
+    """Refuse a stated loss if a point is below the right one by more than rounding, naming both."""
     if len(stated) != len(right):
         raise ValueError(f"{name} ({len(stated)} points) must have {len(right)} points")
     for point, exact in zip(stated, right, strict=True):
-        # Phrased so that NaN fails. In a curve, the first number says where, and claims nothing.
+        # Phrased so that NaN fails. Along a curve, the first number is the argument, which must be equal.
         covered = all(s >= r * (1 - _TOLERANCE) for s, r in zip(point, exact, strict=True))
         if not covered or (len(right) > 1 and point[0] != exact[0]):
             raise ValueError(f"{name} ({point}) is stated, but {source} {exact}")
 
 
 def check_whole(whole: Whole, least: PrivacyLoss, source: str) -> None:
-    """Refuse a whole that states less than something in it loses: who sees all of it sees that, too."""
+    """Refuse a whole that states less than the loss of something in it."""
     delta = whole.loss[1]
     first = (least.zero_concentrated(delta) if whole.measure == CONCENTRATED else least.epsilon_delta(delta))[0]
     check_covered("loss of the whole", (whole.loss,), ((first, delta),), source)
 
 
 def check_release(release: Any) -> Release:
-    """Raise TypeError unless this is a Release, naming what it is."""
+    """Return a release; raise TypeError for any other object, naming it."""
     if not isinstance(release, Release):
         raise TypeError(f"release ({check.shown(release)}) must be a Release, which a measurement returns")
     return release
 
 
 def _frozen_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
-    """Return numbers, which the type must hold exactly, as an array that can never be made writeable again."""
+    """Return numbers as an array that can never be made writeable; refuse numbers that the type cannot hold exactly."""
     given = np.asarray(values)
-    with np.errstate(invalid="ignore"):  # what does not fit comes out unequal
+    with np.errstate(invalid="ignore"):  # numbers that do not fit compare unequal below
         array = given.astype(dtype) if given.dtype.kind in "iuf" else None
     if array is None or not np.array_equal(given, array, equal_nan=given.dtype.kind == "f"):
         raise ValueError(f"{name} of type {given.dtype} must be {np.dtype(dtype)} numbers, without loss")
     if array.dtype.kind == "f":
-        array = array + 0.0  # -0.0 equals 0.0, and must have its hash
+        array = array + 0.0  # turns -0.0 into 0.0, for equal hashes
     return np.frombuffer(array.tobytes(), dtype=dtype).reshape(array.shape)
 
 
 def software() -> dict[str, str]:
-    """Return the versions that a release names, of this package among others."""
-    found = {"python": platform.python_version()}
+    """Return the versions of software that a release records."""
+    versions = {"python": platform.python_version()}
     for package in _SOFTWARE:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "unknown"
-    return found
+            versions[package] = "unknown"
+    return versions

@@ -1,4 +1,4 @@
-"""What a release states of its loss: for whom, in which view, and as part of which whole."""
+"""The statement of a release about its loss: for whom, in which view, and as part of which whole."""
 
 import re
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED, Points, View, in_words
 
 _HEXADECIMAL: Final = re.compile("[0-9a-f]+")
-#: What a release may be part of, and how that is said.
+#: The kinds of wholes that a release may be part of, with their names in sentences.
 _WHOLES: Final = {"composition": "composition", "context": "Context", "programme": "programme", "ledger": "ledger"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Whole:
-    """The whole of which a release is a part, and what all of it guarantees for the same individuals.
+    """The whole of which a release is a part, with its guarantee for the same individuals.
 
     :param kind: ``"composition"``, ``"context"``, ``"programme"`` or ``"ledger"``.
     :param loss: (ε, δ), or (ρ, δ′), of the whole.
     :param measure: the measure of that loss, as in :class:`~opendp_timeseries.accounting.loss.View`.
-    :param number: of this release, or of its entry in a ledger, from 1; if the ledger has a programme, and the entry is
-        of it, its number there.
-    :param parts: number of releases of the whole, where that is fixed; of a ledger, those of its programme.
+    :param number: of this release, or of its entry in a ledger, from 1; of an entry for the ledger's programme, its
+        number there.
+    :param parts: number of releases of the whole, if fixed; for a ledger, of its programme.
     :param identifier: of the ledger or the programme.
-    :param digest: of the ledger with this entry, so that an entry that was taken back is missed.
-    :param programme: identifier of the programme of the ledger, if the entry is of it.
+    :param digest: of the ledger with this entry, so that the removal of an entry is noticed.
+    :param programme: identifier of the ledger's programme, if the entry is for it.
     """
 
     kind: str
@@ -42,10 +42,10 @@ class Whole:
         first, delta = self.loss
         check.real("loss of the whole", first, minimum=0.0)
         check.real("delta of the whole", delta, minimum=0.0, below=1.0)
-        for name, most in (("parts", None), ("number", self.parts)):
+        for name, maximum in (("parts", None), ("number", self.parts)):
             if getattr(self, name) is not None:
-                check.integer(name, getattr(self, name), minimum=1, maximum=most)
-        for name in ("identifier", "digest", "programme"):  # which are shown, whoever wrote them
+                check.integer(name, getattr(self, name), minimum=1, maximum=maximum)
+        for name in ("identifier", "digest", "programme"):  # they are displayed, and may come from any document
             value = getattr(self, name)
             if value is not None and not _HEXADECIMAL.fullmatch(value):
                 raise ValueError(f"{name} of the whole ({check.shown(value)}) must be hexadecimal")
@@ -53,33 +53,33 @@ class Whole:
     def __str__(self) -> str:
         of = "" if self.parts is None else f" of {self.parts}"
         number = f"release {self.number}{of} in " if self.number is not None else "in "
-        whole = f"a {self.name}"
+        name = f"a {self.name}"
         planned = "the programme" if self.planned is None else f"programme {self.planned[:16]}"
         if self.kind == "ledger":
             number = f"entry {self.number} of " if self.parts is None else f"{number}{planned} of "
         elif self.planned is not None:
-            whole = planned
-        return f"{number}{whole} with {in_words(self.measure, *self.loss)} in all"
+            name = planned
+        return f"{number}{name} with {in_words(self.measure, *self.loss)} in all"
 
     @property
     def name(self) -> str:
-        """What it is, in a word."""
+        """Name of its kind, for sentences."""
         return _WHOLES[self.kind]
 
     @property
     def planned(self) -> str | None:
-        """The identifier of the programme of which a release is a part, by which it is found where it was published."""
+        """Identifier of the programme to which a release belongs, under which it was published; None if it has none."""
         return self.identifier if self.kind == "programme" else self.programme
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What is stated of the loss of a release.
+    """The statement of a release about its loss.
 
-    :param view: which view of the loss.
-    :param distance: for how many units of privacy, such as individuals.
-    :param whole: of which the release is a part; None if nothing else is known to be released.
-    :param loss: in this view, as returned by :meth:`.View.points`; empty before it is computed.
+    :param view: the view of the loss.
+    :param distance: number of units of privacy, such as individuals, that it covers.
+    :param whole: the whole of which the release is a part; None if no other release is known.
+    :param loss: in this view, as returned by :meth:`.View.points`; empty until computed.
     """
 
     view: View

@@ -980,7 +980,7 @@ MUTANTS = [
            "test_a_budget_is_exceeded_by_a_ten_thousandth"),
     mutant("a programme that trusts data not to react", "Programme.loss", seeing(joint_loss=fixed_in_advance),
            "test_behind_filters_the_law_is_that_of_reacting_data_unless_promised"),
-    mutant("documents that trust data not to react", "documents:_joint", seeing(joint_loss=fixed_in_advance),
+    mutant("documents that trust data not to react", "documents:_joint_points", seeing(joint_loss=fixed_in_advance),
            "test_behind_filters_the_joint_loss_holds_only_where_data_do_not_react"),
     # ---- private series, several who differ, totals and chains of entries, as they are now
     mutant("the noise of all scales for that of the last in counts", "last_tier", noise_of_all,
@@ -1037,7 +1037,7 @@ MUTANTS = [
     mutant("a whole of which each part is looked at alone", "documents:_verify",
            seeing(joint_loss=lambda losses, adaptive: losses[0]),
            ("test_a_whole_is_not_below_its_part", {"delta": 1e-6})),
-    mutant("a sentence that is believed", "documents:_reworded", always(()),
+    mutant("a sentence that is believed", "documents:_reworded_sentences", always(()),
            "test_the_sentence_of_a_document_has_its_numbers"),
     mutant("a ledger of which anything is believed", "Ledger._check_wholes", always(None),
            ("test_what_a_release_says_of_its_ledger_is_verified", True)),
