@@ -22,7 +22,7 @@ from opendp_timeseries.commandline.waiting import interruptible
 from opendp_timeseries.plugin.native import OpenDPException, enable_features
 from opendp_timeseries.plugin.spaces import PeriodUnitWarning
 
-#: The file of each command.
+#: The module of each command.
 _FILES: Final = {
     "release": "release",
     "check": "commands",
@@ -40,9 +40,9 @@ _LONGEST: Final = 600
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says.
+    """Run the command line.
 
-    :return: 0, or 2 after an error, which one line on standard error explains; 130 after an interrupt.
+    :return: 0; 2 after an error, explained by a line on standard error; 130 after an interrupt.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -50,22 +50,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = None
     try:
         with interruptible(), warnings.catch_warnings():
-            for kind in (LargeDeltaWarning, PeriodUnitWarning):  # what is printed says it
-                warnings.simplefilter("ignore", kind)
+            for category in (LargeDeltaWarning, PeriodUnitWarning):  # the output repeats their texts
+                warnings.simplefilter("ignore", category)
             enable_features("contrib", "honest-but-curious")
             options = parse(sys.argv[1:] if arguments is None else arguments)
-            said = _command(options.command)(options)
+            output = _command(options.command)(options)
     except (KeyboardInterrupt, *_ERRORS) as error:
         interrupted = isinstance(error, KeyboardInterrupt)
-        text = located(_in_a_line(error, options), options)
+        text = located(_one_line(error, options), options)
         line = "interrupted: no file is left half-written" if interrupted else f"error: {text}"
         print("; ".join([line, *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 130 if interrupted else 2
     if options.quiet:
         return 0
     try:
-        print(said, end="\n" if said else "", flush=True)
-    except OSError:  # the reader has seen enough; the files are written
+        print(output, end="\n" if output else "", flush=True)
+    except OSError:  # the reader of a pipe has closed it; all files are written
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
@@ -77,26 +77,26 @@ def _command(name: str) -> Callable[[argparse.Namespace], str]:
     return command
 
 
-def _in_a_line(error: BaseException, options: argparse.Namespace | None) -> str:
-    """Say what to change. Where OpenDP wraps an error, that is in the last line of the traceback that it quotes."""
+def _one_line(error: BaseException, options: argparse.Namespace | None) -> str:
+    """Return a one-line error message. OpenDP quotes the original error in the last line of its traceback."""
     text, file = str(error), getattr(options, "file", None)
     if isinstance(error, OpenDPException):
-        said = (error.message or text).strip().splitlines()
-        text = next(filter(_ERROR.match, reversed(said)), said[-1])
+        lines = (error.message or text).strip().splitlines()
+        text = next(filter(_ERROR.match, reversed(lines)), lines[-1])
         text = text if text.startswith(_NO_MEMORY) else text.partition("Error: ")[2] or text
     if isinstance(error, MemoryError) or text.startswith(_NO_MEMORY) or getattr(error, "errno", 0) == errno.ENOMEM:
         text = f"not enough memory for the log ({file}); use a machine with more, or fewer steps (--size)"
     elif isinstance(error, OSError) and error.strerror:
-        word = _word_of(str(error.filename), options)
-        full = f"free some space there{', or choose another --output' if word != 'ledger' else ''}"
+        parameter = _parameter_of(str(error.filename), options)
+        full = f"free some space there{', or choose another --output' if parameter != 'ledger' else ''}"
         remedy = full if error.errno in _FULL else "check that it exists, and that you may read or write it"
-        text = f"{word} ({error.filename}): {error.strerror}; {remedy}"
+        text = f"{parameter} ({error.filename}): {error.strerror}; {remedy}"
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
 
 
-def _word_of(path: str, options: argparse.Namespace | None) -> str:
-    """Return the word that names a file: that of the ledger, or of a publication, whose line is said."""
+def _parameter_of(path: str, options: argparse.Namespace | None) -> str:
+    """Return the publication key (or "ledger") that names this path, so that the message can cite its line."""
     ledger = getattr(options, "ledger", None)
     if ledger is not None and Path(path) == ledger.absolute():
         return "ledger"

@@ -1,7 +1,7 @@
-"""Write files whole: each under a temporary name beside its place, then renamed.
+"""Atomic writing of files: under a temporary name in the same folder, then renamed.
 
-Temporary names begin with a dot and end in ``.unfinished``. A process that is killed may leave some behind: nothing
-reads them, and they may be deleted.
+Temporary names begin with a dot and end in ``.unfinished``. A killed process may leave some behind: nothing reads them,
+and they may be deleted.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ UNFINISHED: Final = ".unfinished"
 def files_together(
     places: Iterable[Path], *, replace: bool = False, check: Callable[[], None] | None = None
 ) -> Iterator[dict[Path, io.BytesIO]]:
-    """Yield files in memory, and write them when the block ends, or never if it raises.
+    """Yield files in memory, and write all of them when the block ends, or none if it raises.
 
-    Temporary files are made before the block runs, so what cannot be written is refused by then. A new file takes over
-    the mode and the owner of the one that it replaces.
+    Temporary files are created before the block runs, so that places without write access are refused at once. A new
+    file takes over the mode and the owner of the file that it replaces.
 
-    :param replace: whether to replace files that exist; if not, they are refused.
-    :param check: is called at the last moment before a file appears; what it raises leaves everything as it was.
-    :raises FileExistsError: if a file exists and is not to be replaced.
+    :param replace: True to replace existing files; otherwise they are refused.
+    :param check: called just before the first file appears; if it raises, nothing is changed.
+    :raises FileExistsError: if a file exists and ``replace`` is False.
     :raises OSError: if a place is not an ordinary file, or cannot be written, naming it.
     """
     token, at = secrets.token_hex(4), None
@@ -38,7 +38,7 @@ def files_together(
         for at in places:
             earlier = check_place(at, replace=replace)
             drafts[at] = at.with_name(f".{at.name}.{token}{UNFINISHED}")
-            _make(drafts[at], at, earlier)
+            _create_draft(drafts[at], at, earlier)
             if earlier is not None:
                 replaced.add(at)
         at, files = None, {place: io.BytesIO() for place in drafts}
@@ -54,7 +54,7 @@ def files_together(
             if at in replaced:
                 os.replace(drafts[at], at)
             else:
-                _put(drafts[at], at)
+                _publish(drafts[at], at)
                 new.append(at)
         new.clear()
         for folder in {place.parent for place in files}:
@@ -64,52 +64,52 @@ def files_together(
             place.unlink()
         if at is None or not isinstance(error, OSError) or error.errno is None:
             raise
-        raise OSError(error.errno, error.strerror, str(at)) from None  # not of the temporary file
+        raise OSError(error.errno, error.strerror, str(at)) from None  # with the name of the final file
     finally:
         for unfinished in drafts.values():
             unfinished.unlink(missing_ok=True)
 
 
 def write_file(path: str | os.PathLike[str] | None, content: bytes) -> None:
-    """Write a file in place of any that is there; nothing without a path."""
+    """Write a file, replacing an existing one; do nothing without a path."""
     if path is not None:
         with files_together([place := Path(path)], replace=True) as files:
             files[place].write(content)
 
 
 def check_place(place: Path, *, replace: bool) -> os.stat_result | None:
-    """Return the status of the file that is there, if any.
+    """Return the status of the file at a place; None if there is none.
 
-    :raises FileExistsError: if there is one, and it is not to be replaced.
-    :raises OSError: if a folder, a link or a device is there, whatever ``replace`` says.
+    :raises FileExistsError: if there is a file and ``replace`` is False.
+    :raises OSError: if there is a folder, a link or a device.
     """
     try:
-        found = place.lstat()
+        status = place.lstat()
     except FileNotFoundError:
         return None
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise OSError(f"file ({place}) must not be a symbolic link; give the name of the file that it leads to")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(f"file ({place}) must not be a folder or a device; choose another name")
     if not replace:
         raise FileExistsError(f"file ({place}) exists already; choose another name, or ask for it to be replaced")
-    return found
+    return status
 
 
-def _make(draft: Path, place: Path, earlier: os.stat_result | None) -> None:
+def _create_draft(draft: Path, place: Path, earlier: os.stat_result | None) -> None:
     os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if earlier is None else 0o600))
     if earlier is None:
         return
     if not earlier.st_mode & 0o222 or not os.access(place, os.W_OK):
         raise PermissionError(f"file ({place}) is read-only; make it writable, or choose another name")
-    made = draft.stat()
-    if (made.st_uid, made.st_gid) != (earlier.st_uid, earlier.st_gid):
+    status = draft.stat()
+    if (status.st_uid, status.st_gid) != (earlier.st_uid, earlier.st_gid):
         shutil.chown(draft, earlier.st_uid, earlier.st_gid)
     shutil.copymode(place, draft)
 
 
-def _put(draft: Path, place: Path) -> None:
-    """Give a file a name that is free: a rename would replace what has appeared there meanwhile."""
+def _publish(draft: Path, place: Path) -> None:
+    """Give a file its final name, unless that is taken: a rename would replace a file that appeared meanwhile."""
     try:
         os.link(draft, place)
         draft.unlink()
@@ -121,7 +121,7 @@ def _put(draft: Path, place: Path) -> None:
 
 
 def _synchronise(folder: Path) -> None:
-    """Let renames outlast a power cut, where the system can."""
+    """Flush renames to disk, so that they survive a power failure, if the system can."""
     with contextlib.suppress(OSError):
         number = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Documents: JSON in which every field is typed, none is unknown, and the format has a number that lasts."""
+"""Documents: JSON in which every field is typed, none is unknown, and the format has a permanent version number."""
 
 import dataclasses
 import json
@@ -10,26 +10,26 @@ from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_t
 
 T = TypeVar("T")
 
-#: What is said of a field that documents leave out where it is None.
+#: Metadata of a field that documents omit where it is None.
 OPTIONAL: Final = MappingProxyType({"optional": True})
 
 
 def written(document: Any) -> str:
-    """Return a document as one line of JSON; floats are written so that they read back exactly."""
+    """Return a document as a line of JSON; floats are written so that they read back exactly."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False)
 
 
 def parse_json(text: str) -> Any:
-    """Read JSON whose numbers are finite and whose objects name no key twice; a byte order mark is skipped.
+    """Read JSON with finite numbers and no key twice in an object; a byte order mark is skipped.
 
     :raises ValueError: for anything else.
     """
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise ValueError(f"the document names a key twice, among {', '.join(sorted(found))}")
-        return found
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            raise ValueError(f"the document names a key twice, among {', '.join(sorted(fields))}")
+        return fields
 
     def finite(word: str) -> float:
         number = float(word)
@@ -49,23 +49,24 @@ def parse_json(text: str) -> Any:
 def encode(value: Any) -> Any:
     """Return plain Python objects for a document: for a dataclass, its fields, unless it has its own ``to_dict``.
 
-    Where it has a ``tag``, which tells it from others of a union, they are an object of this name.
+    The fields of a class with a ``tag``, which identifies it within a union, are nested under the tag.
     """
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if dataclasses.is_dataclass(value):
-        found = {field.name: (encode(getattr(value, field.name)), field) for field in dataclasses.fields(value)}
-        fields = {name: one for name, (one, field) in found.items() if one is not None or field.metadata != OPTIONAL}
+        pairs = {field.name: (encode(getattr(value, field.name)), field) for field in dataclasses.fields(value)}
+        fields = {name: part for name, (part, field) in pairs.items() if part is not None or field.metadata != OPTIONAL}
         return {value.tag: fields} if hasattr(value, "tag") else fields
     return [encode(part) for part in value] if isinstance(value, tuple) else value
 
 
 def decode(expected: Any, document: Any, name: str) -> Any:
-    """Read back what :func:`encode` wrote of a type, and nothing else: every field is typed, and none is unknown.
+    """Return a value of the expected type from the output of :func:`encode`; refuse unknown and mistyped fields.
 
     :param expected: a dataclass, a class with ``from_dict``, a plain type (a bool is not a number, ``float`` takes
-        integers too), a union of such, or a tuple of them.
-    :raises TypeError, ValueError: for anything else, naming the field.
+        integers too), a union of these, or a tuple of them.
+    :param name: of the value, for messages.
+    :raises TypeError, ValueError: for any other document, naming the field.
     """
     choices = get_args(expected) if get_origin(expected) in (Union, UnionType) else (expected,)
     if len(choices) > 1:
@@ -74,22 +75,24 @@ def decode(expected: Any, document: Any, name: str) -> Any:
                 return decode(choice, document, name)
     elif _fits(expected, document):
         if get_origin(expected) is tuple:
-            inner, *more = get_args(expected)
-            parts = [inner] * len(document) if more == [...] else [inner, *more]
+            inner, *further = get_args(expected)
+            parts = [inner] * len(document) if further == [...] else [inner, *further]
             if len(parts) != len(document):
                 raise ValueError(f"{name} must list {len(parts)} values, found {len(document)}")
             return tuple(
-                decode(one, part, f"{name}[{k}]") for k, (one, part) in enumerate(zip(parts, document, strict=True))
+                decode(kind, part, f"{name}[{k}]") for k, (kind, part) in enumerate(zip(parts, document, strict=True))
             )
         if hasattr(expected, "from_dict"):
             return expected.from_dict(document)
         if dataclasses.is_dataclass(expected):
-            made, types = cast(Callable[..., Any], expected), _types(cast(type, expected))
+            factory, types = cast(Callable[..., Any], expected), _types(cast(type, expected))
             inner = document[expected.tag] if hasattr(expected, "tag") else document
             absent = {f.name for f in dataclasses.fields(expected) if f.metadata == OPTIONAL}
             absent -= set(inner) if isinstance(inner, dict) else set()
-            known = {field.name: types[field.name] for field in dataclasses.fields(expected)}
-            return made(**fields_of(inner, name, {field: of for field, of in known.items() if field not in absent}))
+            expected_fields = {field.name: types[field.name] for field in dataclasses.fields(expected)}
+            return factory(
+                **fields_of(inner, name, {field: of for field, of in expected_fields.items() if field not in absent})
+            )
         try:
             return float(document) if expected is float else document
         except OverflowError:
@@ -108,14 +111,14 @@ def fields_of(document: Any, name: str, types: Mapping[str, Any]) -> dict[str, A
     """
     if not isinstance(document, dict):
         raise ValueError(f"{name} must be an object, found {type(document).__name__}")
-    for field in sorted(types.keys() ^ document.keys(), key=str):  # the same one in every process
+    for field in sorted(types.keys() ^ document.keys(), key=str):  # in the same order in every process
         problem = "is not known" if field in document else "is missing"
         raise ValueError(f"{name} has a field {field!r} that {problem}")
     return {field: decode(expected, document[field], f"{field} of {name}") for field, expected in types.items()}
 
 
 def _form(expected: Any) -> type:
-    """Return the type of what JSON holds for a type."""
+    """Return the JSON type that represents a type."""
     if get_origin(expected) is tuple:
         return list
     if expected in (bool, int, float, str, list, dict, type(None)):
@@ -140,11 +143,11 @@ _NAMES: Final = {type(None): "null", list: "a list", dict: "an object"} | {
 
 
 def read_versioned(document: Any, name: str, readers: Mapping[int, Callable[[dict[str, Any]], T]]) -> T:
-    """Read a document by the reader of its version, which gets all fields but its ``format`` and ``version``.
+    """Read a document by the reader of its version, which gets all fields except ``format`` and ``version``.
 
     :param name: of the format.
-    :param readers: one for each version there has ever been.
-    :raises ValueError: for another format, or a version that is newer than these readers.
+    :param readers: a reader for each version so far.
+    :raises ValueError: for another format, or a version newer than these readers.
     """
     if not isinstance(document, dict) or document.get("format") != name:
         raise ValueError(f"the document is not in the format {name!r}")

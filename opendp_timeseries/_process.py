@@ -1,7 +1,7 @@
-"""One process at a time, by a lock of the operating system; and how many processors and threads a process may use.
+"""Locks between processes, by the operating system; and the number of processors and threads of a process.
 
-The lock is on a file of its own, since the file that it protects is replaced. It ends with the process that holds it,
-however that ends, so it is never stale. The lock's file stays, and is empty.
+The lock is on a separate file, since the protected file is replaced. It ends with its process, however that ends, so it
+is never stale. The lock's file stays, and is empty.
 """
 
 import contextlib
@@ -23,73 +23,73 @@ _PAUSE: Final = 0.05
 
 @contextlib.contextmanager
 def locked(place: Path, wait: float) -> Iterator[Callable[[], None]]:
-    """Run the block while no other process runs one for the same place.
+    """Hold the lock for a place while the block runs.
 
     :param wait: seconds to wait for another process.
     :return: a function to call before each write: it raises OSError if the lock's file has been deleted.
     :raises BlockingIOError: if another process holds the lock for longer.
     :raises OSError: if the folder is missing, read-only, or cannot lock files.
     """
-    beside, until = place.with_name(f".{place.name}{LOCK}"), time.monotonic() + wait
-    while (number := _try(beside, place)) is None:
+    lock_file, until = place.with_name(f".{place.name}{LOCK}"), time.monotonic() + wait
+    while (descriptor := _try_lock(lock_file, place)) is None:
         if time.monotonic() >= until:
             raise BlockingIOError(f"{place} is in use by another process; wait for it, and try again")
         time.sleep(_PAUSE)
 
-    def check(held: int = number) -> None:
-        if not _is_at(beside, held):
-            raise OSError(f"{beside} was deleted while it was in use; leave it there, and try again")
+    def check(descriptor: int = descriptor) -> None:
+        if not _is_open_at(lock_file, descriptor):
+            raise OSError(f"{lock_file} was deleted while it was in use; leave it there, and try again")
 
     try:
         yield check
     finally:
-        os.close(number)  # which ends the lock
+        os.close(descriptor)  # releases the lock
 
 
-def _try(beside: Path, place: Path) -> int | None:
-    """Return the number of the open lock; None while another process holds it."""
+def _try_lock(lock_file: Path, place: Path) -> int | None:
+    """Return the descriptor of the locked file; None while another process holds the lock."""
     try:
-        number = os.open(beside, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     except OSError as error:
-        problem = f"as {beside} cannot be opened ({error.strerror})"
+        problem = f"as {lock_file} cannot be opened ({error.strerror})"
         raise type(error)(f"{place} cannot be locked, {problem}; put it into a folder where you may write") from None
     try:
         if sys.platform == "win32":
             import msvcrt
 
-            msvcrt.locking(number, msvcrt.LK_NBLCK, 1)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         else:
             import fcntl
 
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        os.close(number)
+        os.close(descriptor)
         if error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
             return None
         problem = f"is on a file system that cannot lock files ({error.strerror}), as some network folders are"
         raise OSError(f"{place} {problem}; move it to a disk of this machine") from None
-    if _is_at(beside, number):
-        return number
-    os.close(number)  # of a file that was deleted just before
+    if _is_open_at(lock_file, descriptor):
+        return descriptor
+    os.close(descriptor)  # of a file that was deleted just before
     return None
 
 
-def _is_at(beside: Path, number: int) -> bool:
-    return beside.exists() and os.path.samestat(os.fstat(number), beside.stat())
+def _is_open_at(lock_file: Path, descriptor: int) -> bool:
+    return lock_file.exists() and os.path.samestat(os.fstat(descriptor), lock_file.stat())
 
 
 def processors() -> int:
-    """Return how many processors this process may use."""
-    allowed = getattr(os, "sched_getaffinity", None)  # not everywhere
+    """Return the number of processors that this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)  # missing on some systems
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 @contextlib.contextmanager
 def single_thread() -> Iterator[None]:
-    """Let SciPy's linear algebra do without threads in the block, where its library is the one of its own wheels.
+    """Run SciPy's linear algebra on one thread within the block, if its library is that of SciPy's wheels.
 
-    The threads of OpenBLAS wait for each other at each small step, and spin: beside other work on the same processors,
-    that takes many times as long as the work itself.
+    The threads of OpenBLAS wait for each other at each small step, and spin: with other work on the same processors,
+    that takes many times as long as the computation itself.
     """
     library = _linear_algebra()
     before = getattr(library, "scipy_openblas_get_num_threads", None)
@@ -107,7 +107,7 @@ def single_thread() -> Iterator[None]:
 
 @cache
 def _linear_algebra() -> ctypes.CDLL | None:
-    """Return the library that comes with SciPy's wheels; None where it is another."""
+    """Return the library that comes with SciPy's wheels; None if SciPy uses another."""
     folder = Path(scipy.__file__).parent
     places = [*folder.glob("../scipy.libs/libscipy_openblas*"), *folder.glob(".dylibs/libscipy_openblas*")]
     with contextlib.suppress(OSError):

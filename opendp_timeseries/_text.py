@@ -1,4 +1,4 @@
-"""Text in files: public files are in UTF-8 or refused; lines of a log are decoded each by itself."""
+"""Text in files: public files must be in UTF-8; the lines of a log are decoded one by one."""
 
 import codecs
 import re
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-#: What an encoding must read as ASCII does, so that a line is a line in it: with the escapes of those that have states.
+#: Bytes that an encoding must decode as ASCII does, so that line breaks mean the same in it; with stateful escapes.
 _PLAIN: Final = bytes(range(128)) + rb"\n\u0041~{+AG- xn--a.b" + b"\x1b$B!!"
 _ENCODING: Final = "the name of an encoding that Python knows and in which ASCII is itself, such as cp1252"
 
@@ -14,11 +14,11 @@ _ENCODING: Final = "the name of an encoding that Python knows and in which ASCII
 def read_text(path: Path, what: str) -> str:
     """Return the text of a public file in UTF-8, with or without a byte-order mark.
 
-    :param what: what the file is, for messages.
-    :raises ValueError: for anything else, naming the line, the byte and the encoding that is likely.
+    :param what: description of the file, for messages.
+    :raises ValueError: for any other encoding, naming the line, the byte and the likely encoding.
     """
     content = path.read_bytes()
-    wrong = content.find(b"\0")  # as UTF-16 has, which may be UTF-8 by chance
+    wrong = content.find(b"\0")  # as in UTF-16, which may be valid UTF-8 by chance
     try:
         text = content.decode("utf-8-sig")
         if wrong < 0:
@@ -32,7 +32,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def likely(content: bytes) -> str:
-    """Say in which encoding text that is not UTF-8 is, as far as its bytes tell; nothing if they tell nothing."""
+    """Return a clause naming the likely encoding of text that is not UTF-8; empty if its bytes suggest none."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content:
         return ", as UTF-16 does"
     name = likely_encoding(content)
@@ -40,14 +40,14 @@ def likely(content: bytes) -> str:
 
 
 def likely_encoding(content: bytes) -> str | None:
-    """Return the encoding of text that is not UTF-8, where most of its letters are ASCII; else None.
+    """Return the likely encoding of text that is not UTF-8 but mostly ASCII; None for other text.
 
     >>> texts = "Köln, Düren".encode("cp1252"), "Köln".encode("cp850"), "Москва".encode("cp1251")
     >>> [likely_encoding(text) for text in texts]
     ['cp1252', 'cp850', None]
     """
     runs = re.findall(rb"[\x80-\xff]+", content)
-    if not runs or sum(map(len, runs)) > 2 * len(runs):  # letters of an alphabet of its own stand together
+    if not runs or sum(map(len, runs)) > 2 * len(runs):  # letters of a non-Latin alphabet come in long runs
         return None
     for name in ("cp1252", "cp850"):
         try:
@@ -77,21 +77,21 @@ def encoding(name: str) -> str:
 
 
 class Lines:
-    """The lines of a log, decoded each by itself: no byte of one changes how another is read, or raises.
+    """The lines of a log, decoded one by one: no byte raises, or changes how another line is read.
 
-    Bytes that are not of the encoding become lone surrogates, which tell texts apart as the bytes do.
+    Bytes outside of the encoding become lone surrogates, so that different bytes stay different texts.
     """
 
     def __init__(self, file: Any, encoding: str) -> None:
         self._file, self._encoding = file, encoding
         self._read = 0
-        self.illegible = 0  #: how many lines hold such bytes. Private
-        self.first = 0  #: the number of the first of them, from 1
-        self.sample = b""  #: the first of them, together
+        self.illegible = 0  #: number of lines with such bytes. Private
+        self.first = 0  #: number of the first such line, from 1
+        self.sample = b""  #: the first such lines, concatenated
 
     @property
     def note(self) -> str:
-        """What there is to say of lines that hold such bytes. Private."""
+        """Message about lines with such bytes; empty if there are none. Private."""
         if not self.illegible:
             return ""
         guess = likely_encoding(self.sample)
@@ -102,7 +102,7 @@ class Lines:
         )
 
     def header(self, name: str) -> str:
-        """Return the first line, which names columns and is nobody's.
+        """Return the first line, which names the columns and is public.
 
         :param name: of the file, for messages.
         :raises ValueError: if it is not in the encoding.
@@ -127,7 +127,7 @@ class Lines:
             ) from None
 
     def block(self, size: int) -> list[str]:
-        """Return the next lines, of about so many bytes; none at the end."""
+        """Return the next lines, of about ``size`` bytes in total; none at the end."""
         lines: list[bytes] = self._file.readlines(size)
         try:
             return self._decoded(lines)

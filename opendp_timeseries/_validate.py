@@ -1,6 +1,6 @@
-"""Checks of public parameters: each returns the plain Python number, or says name, value, rule and remedy.
+"""Checks of public parameters: they return the plain Python number, or raise with name, value, rule and remedy.
 
-Everything here runs at construction, on public values only. Data never passes through this module.
+They run at construction, on public values only. Data never passes through this module.
 """
 
 import datetime as dt
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 #: A message shows texts up to this many characters, and lists up to this many entries.
 _LONG: Final = 120
@@ -20,7 +20,7 @@ _FEW: Final = 12
 
 
 class _Required:
-    """The default of a public parameter that has none: left out, it is refused by name, never guessed."""
+    """The default of a public parameter without a default: if left out, it is refused by name, never guessed."""
 
     def __repr__(self) -> str:
         return "<required>"
@@ -36,15 +36,15 @@ def required(name: str, value: Any, remedy: str) -> Any:
     return value
 
 
-def shown(value: Any) -> str:
-    """Return what a message says of a value: plain values and short lists of them, and of anything else only its type.
+def shown(value: object) -> str:
+    """Return a value as messages quote it: plain values and short lists in full, anything else by its type only.
 
-    Somebody may give the log, or a column of it, where a public parameter belongs, and messages travel far.
+    Somebody may pass the log, or a column of it, as a public parameter by mistake, and messages may be published.
     """
     kind = type(value)
     if isinstance(value, (str, bytes)):
         return repr(value) if len(value) <= _LONG else f"of {len(value)} characters"
-    if isinstance(value, int) and value.bit_length() > 3 * _LONG:  # Python itself refuses to write very long ones
+    if isinstance(value, int) and value.bit_length() > 3 * _LONG:  # Python refuses to convert very long integers
         return f"of {value.bit_length()} bits"
     if value is None or isinstance(value, (numbers.Number, np.bool_, dt.date, dt.timedelta, range, type)):
         return repr(value)
@@ -58,17 +58,19 @@ def shown(value: Any) -> str:
     return f"of type {kind.__name__}"
 
 
-def _is_bool(value: Any) -> bool:
+def _is_bool(value: object) -> bool:
     return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
 
 
-def integer(name: str, value: Any, *, minimum: int | None = None, maximum: int | None = None, remedy: str = "") -> int:
+def integer(
+    name: str, value: object, *, minimum: int | None = None, maximum: int | None = None, remedy: str = ""
+) -> int:
     """Return ``value`` as a Python ``int`` (NumPy integers are accepted, bools and floats are not)."""
     hint = f"; {remedy}" if remedy else ""
     if _is_bool(value):
         raise TypeError(f"{name} ({shown(value)}) must be an integer, not a bool{hint}")
     try:
-        number = operator.index(value)
+        number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{name} ({shown(value)}) must be an integer, not {type(value).__name__}{hint}") from None
     if minimum is not None and number < minimum:
@@ -80,7 +82,7 @@ def integer(name: str, value: Any, *, minimum: int | None = None, maximum: int |
 
 def real(
     name: str,
-    value: Any,
+    value: object,
     *,
     above: float | None = None,
     minimum: float | None = None,
@@ -93,7 +95,7 @@ def real(
     if _is_bool(value) or isinstance(value, (str, bytes, complex)):
         raise TypeError(f"{name} ({shown(value)}) must be a real number, not {type(value).__name__}{hint}")
     try:
-        number = float(value)
+        number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise TypeError(f"{name} ({shown(value)}) must be a real number, not {type(value).__name__}{hint}") from None
     except OverflowError:
@@ -111,7 +113,7 @@ def real(
     return number
 
 
-def reals(name: str, values: Any) -> NDArray[np.float64]:
+def reals(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Return ``values`` as a new array of floats."""
     try:
         return np.array(values, dtype=np.float64)
@@ -119,21 +121,21 @@ def reals(name: str, values: Any) -> NDArray[np.float64]:
         raise TypeError(f"{name} ({shown(values)}) must be real numbers") from None
 
 
-def choice(name: str, value: Any, choices: Iterable[str]) -> str:
-    """Return ``value``, which must be one of some names."""
+def choice(name: str, value: object, choices: Iterable[str]) -> str:
+    """Return ``value``; refuse all but the given names."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} ({shown(value)}) must be one of {', '.join(map(repr, choices))}")
     return value
 
 
 def installed(module: str, what: str, extra: str) -> Any:
-    """Return a module of an optional library, or say what needs it and how to install it."""
+    """Return a module of an optional library; if it is missing, raise with what needs it and how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError:
         raise ImportError(f"{what}; install opendp_timeseries[{extra}]") from None
 
 
-def probability(name: str, value: Any) -> float:
+def probability(name: str, value: object) -> float:
     """Return ``value`` as a ``float`` in the closed interval [0, 1]."""
     return real(name, value, minimum=0.0, maximum=1.0)
