@@ -366,20 +366,9 @@ def errors_of_a_tree(districts: int, stations: int, shares: tuple[float, float, 
     return [float(np.sqrt(row @ covariance @ row)) for row in (design[0], design[len(leaves)], design[-1])]
 
 
-def test_errors_of_totals_and_how_they_share_the_noise():
+def test_errors_of_totals():
     page = "howto/panels.md"
     alone, apart, reconciled = (row[1:] for row in table(page, "released | station"))
     assert alone == pytest.approx(errors_of_a_tree(10, 10, (1, 0, 0)), abs=0.005)
     assert apart == pytest.approx([3**0.5] * 3, abs=0.005)
     assert reconciled == pytest.approx(errors_of_a_tree(10, 10, (1 / 3,) * 3), abs=0.005)
-    for shares, errors in _shares(page):
-        expected = errors_of_a_tree(10, 10, shares)
-        assert errors == pytest.approx([*expected, max(expected)], abs=0.005)
-
-
-def _shares(page: str):
-    """Rows of the table of shares: the three shares, and errors."""
-    lines = (DOCS / page).read_text(encoding="utf-8").split("| shares of station", 1)[1].splitlines()[2:]
-    for line in itertools.takewhile(lambda line: line.startswith("|"), lines):
-        first, *rest = line.strip("|").split("|")
-        yield tuple(map(_number, first.split(","))), list(map(_number, rest))
