@@ -304,7 +304,8 @@ def test_three_people_together() -> None:
 
 
 def test_noise_of_twelve_releases() -> None:
-    split, zcdp, joint = (row[-1] for row in table("comparison.md", "accounting | noise"))
+    said = r"noise of ([\d.]+) if \(ε, δ\) .+?, ([\d.]+) if ρ .+?, and ([\d.]+) by the"
+    split, zcdp, joint = sentence("docs/comparison.md", said)
     assert split == pytest.approx(scale(30, 0.2, epsilon=1 / 12, delta=1e-6 / 12), abs=0.05)
     assert joint == pytest.approx(scale(360, 0.2, epsilon=1.0, delta=1e-6), abs=0.05)
 
