@@ -1,4 +1,4 @@
-"""Where people wait, beside what else does the same, as the table of the page on logs. Run with
+"""Where people wait, beside what else does the same, as docs/speed.csv. Run with
 
 python -m pytest tests/benchmarks/test_speed.py -s --override-ini addopts=
 
@@ -8,6 +8,7 @@ the least processor time, of all threads together. One individual for every 50 r
 
 import csv
 import os
+import sys
 import time
 import warnings
 from dataclasses import replace
@@ -43,11 +44,11 @@ PAIRS = f"SELECT DISTINCT id, (epoch_us(time) - {START.astype(int)}) // {HOUR} A
 
 
 def heading(what):
-    print(f"\n\n{what}\n\n| | here | beside it | | times |\n|---|---|---|---|---|")
+    print(f"\n**{what}**,,,,")
 
 
 def least(jobs, rounds=3, clock=time.process_time):
-    """Return the least time of each job, and print a row for each: the first is what stands beside the others."""
+    """Return the least time of each job, and print its row of docs/speed.csv: the first job stands beside the others."""
     taken = {name: [] for name in jobs}
     for _ in range(rounds):
         for name, job in jobs.items():
@@ -57,7 +58,9 @@ def least(jobs, rounds=3, clock=time.process_time):
     best = {name: min(times) for name, times in taken.items()}
     peer, *ours = best.items()
     for name, seconds in ours:
-        print(f"| {name} | {seconds:.2f} s | {peer[0]} | {peer[1]:.2f} s | {seconds / peer[1]:.1f} |", flush=True)
+        cells = name, f"{seconds:.2f} s", peer[0], f"{peer[1]:.2f} s", f"{seconds / peer[1]:.1f}"
+        csv.writer(sys.stdout, lineterminator="\n").writerow(cells)
+        sys.stdout.flush()
     return best
 
 
