@@ -67,6 +67,10 @@ def tiers_of(series: AnySeries) -> int:
 
 def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
     """Return who counts how often, and what that leaves out."""
+    grids = {one.grid for one in series.sources}
+    if grids and series.release.grid not in grids:  # caps are those of each release, and not over all steps
+        count = series.sources[0].design.signal.count or count
+        where += f" in each of {len(grids)} releases" if len(grids) > 1 else ""
     reading = count.reading
     often = "once" if reading.step_cap == 1 else f"at most {reading.step_cap} times"
     apart = "" if reading.gap == 1 else f", at least {reading.gap} steps apart"
@@ -86,12 +90,25 @@ def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
 
 def made_from(release: Release, part: AnySeries) -> str:
     """Return from which noisy values a series was made, and how large their noise is."""
+    grids = len({one.grid for one in part.sources})
+    adjacent = f" of {grids} releases on adjacent grids, smoothed together" if grids > 1 else ""
     if tiers := tiers_of(part):
-        return f"{tiers} noisy series, in which those who come often weigh more or less"
+        return f"{tiers} noisy series{adjacent}, in which those who come often weigh more or less"
     blocks = ", one of each block" if release.sampling.stratified else ""
     kept = f"the {len(release)} of {release.size} steps that were kept{blocks}"
     where = "every step" if release.sampling_probability == 1 else kept
-    return f"noisy values at {where}, with noise of standard deviation {release.scale:.4g}"
+    scales = sorted({one.scale for one in part.sources} if adjacent else {release.scale})
+    noise = " to ".join(f"{scale:.4g}" for scale in dict.fromkeys((scales[0], scales[-1])))
+    return f"noisy values at {where}{adjacent}, with noise of standard deviation {noise}"
+
+
+def ahead_in_words(series: AnySeries) -> str:
+    """Return which steps are forecasts; nothing if none is."""
+    if not series.ahead:
+        return ""
+    steps = "step is a forecast" if series.ahead == 1 else f"{series.ahead:,} steps are forecasts"
+    last = f"last {steps}, of which nothing was released: by level and patterns, and departures as they fade"
+    return f"The {last}"
 
 
 def events_in_words(noise: float) -> str:

@@ -64,9 +64,9 @@ def contents_of(
     if isinstance(notes, str):
         raise TypeError(f"notes ({check.shown(notes)}) must be a list of sentences")
     every = [*beside, series]
-    steps = frames.grid_of(series.release, grid)
+    steps = frames.grid_of(series, grid)
     for one in beside:
-        if frames.grid_of(one.release, grid) != steps:
+        if frames.grid_of(one, grid) != steps:
             raise ValueError("beside must hold series on the grid of this one")
     by_name: dict[str, AnySeries] = {}
     groups: list[list[str]] = []
@@ -112,7 +112,7 @@ def _protected(series: AnySeries, words: str) -> list[str]:
     release = series.release
     count = release.design.signal.count
     words = words.removeprefix("Guarantee: ").replace("Guarantee of", "the guarantee of")
-    stated = f"{words}." if words else f"no guarantee is stated{_why_not(release)}."
+    stated = f"{words}." if words else f"no guarantee is stated{_why_not((series.sources or (release,))[0])}."
     return [
         f"Random noise was added to the counts, to hide what any one individual did: {stated}",
         "Which individuals were counted, and how often each of them, is not recorded."
@@ -142,6 +142,7 @@ def _near(
         found.append(made if name else made[0].upper() + made[1:])
         ends = [frames.known_interval(part, level) for part in parts]
         low, high = (np.concatenate(rows) for rows in zip(*ends, strict=True))
+        low, high = (np.where(np.concatenate([part.is_forecast for part in parts]), np.nan, end) for end in (low, high))
         half = (high - low)[np.isfinite(high)] / 2
         if not len(half):
             found.append("How far they are from the truth is not known.")
@@ -155,6 +156,8 @@ def _near(
             f" the steps it is at most ±{rounded(float(np.median(half)))} {unit}, where {rounded(mean)} is the average."
         )
         found += _hidden(whole, dict(zip(group, parts, strict=True)), level)
+        if said := captions.ahead_in_words(parts[0]):
+            found.append(f"{said}. Their intervals cover what the past lets expect, and nothing that is new.")
     return found
 
 

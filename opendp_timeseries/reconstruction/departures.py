@@ -44,6 +44,7 @@ class Model(NamedTuple):
     counts: bool  # whether to estimate the counts; else their rate
     common: Array  # rate of all by its mean, at every step
     weight: float  # of one individual in the last tier
+    seen: slice  # the steps of which there are values, from the first on
 
 
 class Channel(NamedTuple):
@@ -217,26 +218,26 @@ def _fit(stations: Stations, model: Model, events: Events, done: Callable[[int],
     slope = np.sqrt(model.common)
     ahead, wide = stations.ahead, stations.variances(model.common)
     seen = ahead @ (stations.values - stations.prediction)
-    seen -= (seen - ahead @ events.effect).mean(axis=2, keepdims=True)
+    seen -= (seen - ahead @ events.effect)[..., model.seen].mean(axis=2, keepdims=True)
     unsure = wide / model.common / np.where(events.open, _OPENNESS, 1.0)[:, None, :]
-    given = list(zip(seen / slope, unsure, stations.units, strict=True))
-    fitted = partial(_fit_channels, patterns=model.patterns, trend=model.trend)
+    given = list(zip((seen / slope)[..., model.seen], unsure[..., model.seen], stations.units, strict=True))
+    fitted = partial(_fit_channels, size=len(slope), patterns=model.patterns, trend=model.trend)
     return workers.each(fitted, given, done)
 
 
 def _fit_channels(
-    rows: Array, variances: Array, units: Array, *, patterns: tuple[Season, ...], trend: bool
+    rows: Array, variances: Array, units: Array, *, size: int, patterns: tuple[Season, ...], trend: bool
 ) -> list[Channel]:
-    """Fit the departure of each channel of one series."""
+    """Fit the departure of each channel of one series, at so many steps."""
     found, steps = [], np.arange(rows.shape[1])
     for row, variance, unit in zip(rows, variances, units.tolist(), strict=True):
         level = 1 / (np.sum(1 / variance) + unit**-2)
         try:
-            seen = Observations(len(steps), steps, row, variance, dispersion=1e-6, doubt=0.01)
+            seen = Observations(size, steps, row, variance, dispersion=1e-6, doubt=0.01, ahead=size - len(steps))
             fitted = fit(seen, patterns, trend=trend, unit=unit)
             found.append(Channel(fitted.mean, fitted.variance, fitted.joint, level))
         except FitError:  # it is not known where the departure is, but for how large it may be
-            found.append(Channel(np.zeros(len(steps)), np.full(len(steps), unit**2), _flat(len(steps), unit), 0.0))
+            found.append(Channel(np.zeros(size), np.full(size, unit**2), _flat(size, unit), 0.0))
     return found
 
 
@@ -265,10 +266,10 @@ class _Comparison:
         variance = model.common * np.array([[channel.variance for channel in row] for row in fits])
         level = np.array([[channel.level for channel in row] for row in fits])
         rates = stations.prediction + back @ mean
-        by_level = model.common / model.common.mean()
-        rates[:, -1] += (stations.levels[:, -1] - rates[:, -1].mean(axis=1))[:, None] * by_level
+        by_level = model.common / model.common[model.seen].mean()
+        rates[:, -1] += (stations.levels[:, -1] - rates[:, -1, model.seen].mean(axis=1))[:, None] * by_level
         seen = ahead @ (stations.values - stations.prediction)
-        seen -= (seen - ahead @ events.effect).mean(axis=2, keepdims=True)
+        seen -= (seen - ahead @ events.effect)[..., model.seen].mean(axis=2, keepdims=True)
         leverage = variance / stations.variances(model.common) * ~events.open[:, None, :]
         leverage = np.minimum(leverage, _LEVERAGE)
         rest, cavity = (seen - mean) / (1 - leverage), variance / (1 - leverage)
@@ -288,8 +289,9 @@ class _Comparison:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """Evidence of local events in the residuals."""
-        return Evidence.of(self.residual, self._whole, self.stations.crowds)
+        """Evidence of local events in the residuals, at steps of values."""
+        seen = self.model.seen
+        return Evidence.of(self.residual[:, seen], self._whole[:, seen], self.stations.crowds)
 
     @cached_property
     def _whole(self) -> Array:
@@ -304,7 +306,8 @@ class _Comparison:
         if not crowds.shape[1]:
             return np.zeros(len(crowds), np.bool_)
         none, _ = self.evidence.chances(self.stations.prior, local_events.SUSPICION * local_events.FREQUENCY)
-        suspected = events.open | (none < 1 - local_events.OPENING)
+        suspected = events.open.copy()
+        suspected[:, self.model.seen] |= none < 1 - local_events.OPENING
         changed: NDArray[np.bool_] = np.any(suspected & ~events.open, axis=1)
         events.open[:] = suspected
         some = np.flatnonzero(suspected.any(axis=1))
@@ -315,10 +318,12 @@ class _Comparison:
 
     def _expectation(self, some: NDArray[np.intp]) -> tuple[Array, Array, Array, Array]:
         """Return chances of kinds and sizes of some series, those of an event, and what events add."""
-        evidence, crowds = self.evidence.of_series(some), self.stations.crowds[some]
+        evidence, crowds, seen = self.evidence.of_series(some), self.stations.crowds[some], self.model.seen
         none, chances = evidence.chances(self.stations.prior, local_events.FREQUENCY)
-        chance = np.where((none < 1 - local_events.LEAST) & self.events.open[some], 1 - none, 0.0)
-        sizes = (chances * evidence.sizes()).sum(axis=3) * (chance > 0)[..., None]
+        chance = np.zeros((len(some), self.events.open.shape[1]))
+        chance[:, seen] = np.where((none < 1 - local_events.LEAST) & self.events.open[some, seen], 1 - none, 0.0)
+        sizes = np.zeros((*chance.shape, chances.shape[2]))
+        sizes[:, seen] = (chances * evidence.sizes()).sum(axis=3) * (chance[:, seen] > 0)[..., None]
         return chances, chance, np.einsum("ntk,nkj->njt", sizes, crowds), sizes.sum(axis=2)
 
     def departures(self) -> Departures:
@@ -327,6 +332,7 @@ class _Comparison:
         tiers = self.scatter.shape[-1]
         scatter, rates = self.scatter * model.counts, self.rates[:, -1]
         gain = np.linalg.solve(scatter + np.eye(tiers), scatter[..., -1:])[..., 0]
+        gain[:, model.seen.stop :] = 0.0  # where there is no value, there is nothing to explain
         own = scatter[..., -1, -1] - (gain * scatter[..., -1]).sum(axis=2)
         passed = ((np.eye(tiers)[-1] - gain) @ stations.back).swapaxes(1, 2)
         variance = (passed**2 * self.known).sum(axis=1) + own
@@ -354,7 +360,8 @@ class _Comparison:
                 variance[row, at] = own[row, at] = found.variance
                 passed[row, :, at] = 0.0
         base = mean - (events.people * stations.crowds[:, 0, -1:] if stations.crowds.shape[1] else 0.0)
-        shift = (stations.total - base.mean(axis=1))[:, None] * (model.common / model.common.mean())
+        shift = (stations.total - base[:, model.seen].mean(axis=1))[:, None]
+        shift = shift * (model.common / model.common[model.seen].mean())
         mean, base = mean + shift, base + shift
         passed *= np.sqrt(model.common)
         return Departures(

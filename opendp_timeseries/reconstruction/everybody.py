@@ -209,6 +209,8 @@ def of_everybody(
     counts: bool,
     known: tuple[float, float] | None = None,
     among: int = 1,
+    noise: Array | None = None,
+    ahead: int = 0,
 ) -> Everybody:
     """Return the counts of everybody at every step, or their rate.
 
@@ -219,11 +221,15 @@ def of_everybody(
     :param counts: whether to return those of the counts; else of the rate.
     :param known: the level and its variance, where more than these values tell it.
     :param among: how many series are looked at together.
+    :param noise: of each value in these units, where it is not the same at all steps; the mean of its squares over the
+        steps of a tier is 1.
+    :param ahead: how many steps to add of which there are no values.
     :raises FitError: if a fit does not work.
     """
-    tiers, size = values.shape
-    steps, ones = np.arange(size), np.eye(tiers)
-    means_of_tiers, noise_of_means = values.mean(axis=1), size**-0.5
+    tiers, last = values.shape
+    size, steps, ones = last + ahead, np.arange(last), np.eye(tiers)
+    of_noise = np.ones_like(values) if noise is None else np.square(noise)
+    means_of_tiers, noise_of_means = values.mean(axis=1), last**-0.5
     total, of_total = known or level(means_of_tiers, ends, weights, noise_of_means)[:2]
     (weights, by_often), everybody = levels_by_often(means_of_tiers, ends, weights, noise_of_means), weights[0, -1]
     levels, own = by_often @ weights, dispersion * (weights.T * by_often) @ weights
@@ -235,25 +241,33 @@ def of_everybody(
     back = root @ turn
     seen = np.linalg.solve(back, values)
     first = np.linalg.inv(back)[0]  # of the first channel, whose variance is 1 with the counts' own
-    noise = float(first @ first)
-    spread = float(first @ own @ first) / sizes[0]  # in doubles, 1 - noise may be nothing
-    of_common = Observations(size, steps, seen[0], noise, dispersion=spread, doubt=0.3, among=among)
-    common = fit(of_common, seasons, trend=trend)
+    spread = float(first @ own @ first) / sizes[0]  # in doubles, 1 less that of noise may be nothing
+    of_common = Observations(size, steps, seen[0], first**2 @ of_noise, dispersion=spread, doubt=0.3, among=among)
+    common = fit(replace(of_common, ahead=ahead), seasons, trend=trend)
     slope = np.sqrt(np.maximum(common.mean / sizes[0], _LOWEST))  # as it is the root of a rate that departs
     # What is seen in a single event tells nothing of how the rate departs at other steps.
     chance = common.events.chance
-    unsure = slope**-2 / np.maximum(1 - chance, 1e-9)
+
+    def wide() -> Array:
+        """Variance of a value of each channel at the mean rate, on average 1."""
+        found: Array = 1 + np.linalg.inv(back) ** 2 @ (of_noise - 1)
+        return found
 
     def departures(units: Array) -> list[Posterior]:
-        rows = [Observations(size, steps, row / slope, unsure, dispersion=1e-6, doubt=0.01) for row in seen[1:]]
+        scale = slope[:last]
+        rows = [
+            Observations(size, steps, row / scale, variance / scale**2 / np.maximum(1 - chance, 1e-9), ahead=ahead)
+            for row, variance in zip(seen[1:], wide()[1:], strict=True)
+        ]
+        rows = [replace(row, dispersion=1e-6, doubt=0.01) for row in rows]
         return [fit(row, seasons, trend=trend, unit=unit) for row, unit in zip(rows, units, strict=True)]
 
     units = _DEPARTURE * sizes[1:]
     found = departures(units)
     # Departures of several tiers are mostly one. So rotate them once more, until they have nothing in common, and take
     # each to be as large as it then shows; unless all are so small that this would be a pattern of the noise.
-    shown = np.array([one.mean for one in found]).reshape(-1, size)
-    squares, axes = np.linalg.eigh(shown @ shown.T / size)
+    shown = np.array([one.mean[:last] for one in found]).reshape(-1, last)
+    squares, axes = np.linalg.eigh(shown @ shown.T / last)
     least = _TOGETHER**2 * (axes.T**2 @ sizes[1:] ** 2)
     if tiers > 2 and np.any(squares > least):
         back[:, 1:], seen[1:] = back[:, 1:] @ axes, axes.T @ seen[1:]
@@ -261,32 +275,36 @@ def of_everybody(
         found = departures(units)
     means, variances = [common.mean, *(slope * one.mean for one in found)], [common.variance]
     joints: list[LinearOperator] = [common.joint]
-    for one, unit in zip(found, units, strict=True):
+    for one, unit, variance in zip(found, units, wide()[1:], strict=True):
         # Less what it knows of its level, which all tiers tell together.
-        alone = 1 / (np.sum(slope**2) + unit**-2)
+        alone = 1 / (np.sum(slope[:last] ** 2 / variance) + unit**-2)
         variances.append(slope**2 * np.maximum(one.variance - alone, 0.0))
         joints.append(errors.scaled(one.joint + errors.common(np.ones(size), -alone), slope))
     rates = back @ np.array(means)
-    by_level = slope**2 / np.mean(slope**2)
-    rates[-1] += (total * everybody - rates[-1].mean()) * by_level
-    beyond = values - rates
+    by_level = slope**2 / np.mean(slope[:last] ** 2)
+    rates[-1] += (total * everybody - rates[-1, :last].mean()) * by_level
+    beyond = np.zeros((size, tiers))
+    beyond[:last] = (values - rates[:, :last]).T
     # What the rates do not explain is noise, and how counts vary, which shows on all tiers at once, and most in a
-    # single event. It says nothing of the rates.
+    # single event. It says nothing of the rates. Of steps ahead there is nothing to explain.
+    chance = np.append(chance, np.full(ahead, common.events.share))
     deviation = counts * np.sqrt(np.maximum(rates / levels[:, None], 0.0) * common.dispersion / spread).T
     usual = deviation[:, :, None] * own * deviation[:, None, :]
     more = 1 + common.events.variance / np.maximum(common.dispersion * common.mean, 1e-9)
+    noises = of_noise.T[:, :, None] * ones
     moves, passed, variance = [], np.zeros((size, tiers)), np.zeros(size)
     for likely, each in ((1 - chance, usual), (chance, more[:, None, None] * usual)):
-        gain = np.linalg.solve(each + ones, each[:, :, -1:])[:, :, 0]
+        gain = np.zeros((size, tiers))
+        gain[:last] = np.linalg.solve(each[:last] + noises, each[:last, :, -1:])[:, :, 0]
         rest = ones[-1] - gain
         alone = ((rest @ back).T ** 2 * np.array(variances)).sum(axis=0)
         alone += each[:, -1, -1] - (gain * each[:, :, -1]).sum(axis=1)
-        moves.append((beyond.T * gain).sum(axis=1))
+        moves.append((beyond * gain).sum(axis=1))
         passed += likely[:, None] * rest
         variance += likely * alone
     variance += chance * (1 - chance) * (moves[1] - moves[0]) ** 2
     mean = rates[-1] + moves[0] + chance * (moves[1] - moves[0])
-    mean += (total * everybody - mean.mean()) * by_level  # as the level is that of the counts
+    mean += (total * everybody - mean[:last].mean()) * by_level  # as the level is that of the counts
     # What all steps have in common is of the rates and the level; the rest is each step's own.
     rows, of_level = (passed @ back).T, of_total * (everybody * by_level) ** 2
     variance += of_level

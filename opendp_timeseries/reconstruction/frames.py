@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.grid import TimeGrid, check_grid, parse_zone
+from opendp_timeseries.grid import TimeGrid, check_grid, extended, parse_zone
 
 Columns = dict[str, Any]
 #: :class:`~opendp_timeseries.Series`, or its totals, whose modules import this one.
@@ -21,10 +21,13 @@ def known_interval(series: AnySeries, confidence_level: float) -> tuple[NDArray[
     return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
 
-def grid_of(release: Any, given: TimeGrid | None) -> TimeGrid:
-    """Return the grid of one series of a release: the one that is given, or its own, or that of its step numbers."""
+def grid_of(series: AnySeries, given: TimeGrid | None) -> TimeGrid:
+    """Return the grid of one series: the one that is given, or of its release, or that of its step numbers."""
+    release, ahead = series.release, series.ahead
     size = release.size // len(release.keys or (0,))
     grid = release.grid if given is None else check_grid(given)
+    if given is not None and ahead and given.size == size - ahead:
+        grid = extended(given, ahead)
     if grid is not None and grid.size != size:
         raise ValueError(f"grid ({grid.size} steps) must have the size of the series ({size})")
     return TimeGrid(size=size) if grid is None else grid

@@ -78,6 +78,7 @@ def smooth_jointly(
     noise: Array,
     hierarchy: Hierarchy,
     *,
+    ahead: int,
     top: Callable[[Array, float], Top],
     levels: Callable[[Array, Array, float, Top], Levels],
     crowds: Crowds,
@@ -91,7 +92,8 @@ def smooth_jointly(
 
     :param values: tiers by rows by steps.
     :param noise: standard deviation of each row's noise, in every tier; infinite where nothing was released.
-    :param top: returns the total of all, given its values by tier and their noise.
+    :param ahead: how many steps to add of which there are no values.
+    :param top: returns the total of all with the steps ahead, given its values by tier and their noise.
     :param levels: returns those of the parts of a group, given the means of their values by tier, the errors of these,
         that of their sum, and the total of all.
     :param weight: of one individual in the last tier.
@@ -102,11 +104,11 @@ def smooth_jointly(
     rows, steps = values.shape[1:]
     flat, _ = least_squares(hierarchy.branches, values.swapaxes(0, 1).reshape(rows, -1), np.square(noise)[:, None])
     fit = _Fit(
-        flat.reshape(rows, -1, steps),
+        np.pad(flat.reshape(rows, -1, steps), ((0, 0), (0, 0), (0, ahead))),
         hierarchy.upward(noise),
         hierarchy,
         crowds,
-        Model(patterns, trend, counts, np.ones(steps), weight),
+        Model(patterns, trend, counts, np.ones(steps + ahead), weight, slice(steps)),
     )
     fit.turn(top, levels, done)
     for _ in range(_TURNS):
@@ -157,14 +159,15 @@ class _Fit:
         # All of it is taken from a key itself; of groups only what has a name, lest a doubt is passed on to others.
         rest = self._values - hierarchy.sums(effect * self._local[:, None])
         without_events = np.concatenate([self._values[:keys] - effect[:keys], rest[keys:]])
-        self._make_top(top(rest[hierarchy.root], float(self._noise[hierarchy.root])))
+        seen = self._model.seen
+        self._make_top(top(rest[hierarchy.root][:, seen], float(self._noise[hierarchy.root])))
         self.levels = Levels(np.ones((hierarchy.size, tiers)), np.zeros(hierarchy.size), np.zeros(hierarchy.size))
         before, self.inner = getattr(self, "shapes", None), {}
         self.shapes = np.ones((hierarchy.size, tiers, steps))
         self.shapes[hierarchy.root] = self._prediction
         for row, parts in reversed(hierarchy.branches):
-            noise = self._noise / np.sqrt(steps)
-            found = levels(without_events[parts].mean(axis=2), noise[parts], float(noise[row]), self.top)
+            noise = self._noise / np.sqrt(seen.stop)
+            found = levels(without_events[parts][..., seen].mean(axis=2), noise[parts], float(noise[row]), self.top)
             for own, new in zip(self.levels, found, strict=True):
                 own[parts] = new
             groups = parts[parts >= keys]
@@ -172,17 +175,18 @@ class _Fit:
                 none = Events.empty(len(groups), tiers, steps)
                 self.inner[row] = depart(self._stations(groups, rest, crowds=False), self._model, none)
                 for group, rates in zip(groups.tolist(), self.inner[row].rates, strict=True):
-                    self.shapes[group] = _shape(np.maximum(rates, 0.0))
+                    self.shapes[group] = _shape(np.maximum(rates, 0.0), seen)
         self._depart_keys(before, done)
 
     def _make_top(self, top: Top) -> None:
         """Take a total, and what it predicts."""
         self.top, rates = top, np.maximum(top.rates, 0.0)
-        shape = _shape(rates)
+        shape = _shape(rates, self._model.seen)
         self._model = self._model._replace(common=np.maximum(shape[-1], _LOWEST))
         if len(top.events):  # an event of all is in everybody's prediction
             seen = top.mean[top.events] * self._model.weight
-            swell = seen / np.maximum(rates[-1, top.events], 1e-3 * rates[-1].mean() + 1e-300)
+            usual = rates[-1, self._model.seen].mean()
+            swell = seen / np.maximum(rates[-1, top.events], 1e-3 * usual + 1e-300)
             shape[:, top.events] *= np.clip(swell, 1 / _SHRINK, _SWELL)
         self._prediction = shape
 
@@ -237,7 +241,7 @@ class _Fit:
         mean[hierarchy.keys :] += hierarchy.sums(np.where(local, mean - base, 0.0))[hierarchy.keys :]
         # An event stays where it is: what it leaves open is not for others to fill.
         open_to = variance.copy()
-        calm = np.median(variance[: hierarchy.keys], axis=1)[:, None]
+        calm = np.median(variance[: hierarchy.keys, self._model.seen], axis=1)[:, None]
         open_to[: hierarchy.keys] = np.where(chance > 0, calm, variance[: hierarchy.keys])
         part, share = np.zeros_like(mean), np.zeros_like(mean)
         for row, parts in reversed(hierarchy.branches):
@@ -252,14 +256,15 @@ class _Fit:
 
     def _by_level(self, rows: NDArray[np.intp], base: Array) -> Array:
         """Return how the error of a level is spread over the steps: as the counts are, where the level is known."""
-        level, common = base.mean(axis=1), self._model.common
+        seen, common = self._model.seen, self._model.common
+        level = base[:, seen].mean(axis=1)
         known = level > np.sqrt(self.levels.variance[rows])
         own = np.maximum(base, 0.0) / np.where(known, level, 1.0)[:, None]
-        return np.where(known[:, None], own, common / common.mean())
+        return np.where(known[:, None], own, common / common[seen].mean())
 
 
-def _shape(rates: Array) -> Array:
-    """Return rates by their mean, or ones where that is nothing."""
-    mean = rates.mean(axis=-1, keepdims=True)
+def _shape(rates: Array, seen: slice) -> Array:
+    """Return rates by their mean over the steps of values, or ones where that is nothing."""
+    mean = rates[..., seen].mean(axis=-1, keepdims=True)
     shape: Array = np.where(mean > 0, rates / np.where(mean > 0, mean, 1.0), 1.0)
     return shape

@@ -59,13 +59,14 @@ class Link:
     @classmethod
     def of(cls, seen: Observations, *, square: bool = True) -> Link:
         """Return the link that fits a release: the square, if it may be that and the release is not too noisy."""
-        average = float(seen.values.mean()) / seen.gain
-        noise = float(np.mean(seen.variance))
+        average = seen.mean(seen.values) / seen.gain
+        noise = seen.mean(np.broadcast_to(seen.variance, seen.values.shape))
         variance = noise + seen.dispersion * seen.energy * max(average, 0.0)
         error = math.sqrt(variance / len(seen.values)) / seen.gain
         if square and average > 4 * error:
             return cls(True, average, 1.0)
-        moves = max(float(seen.values.var()) - noise, 0.0) / seen.gain**2  # of the rate, not of the noise
+        spread = seen.mean((seen.values - average * seen.gain) ** 2)
+        moves = max(spread - noise, 0.0) / seen.gain**2  # of the rate, not of the noise
         unit = math.sqrt(max(moves, average**2, error**2))
         return cls(False, unit, average / unit)
 

@@ -29,6 +29,7 @@ class Observations:
     doubt: float = 0.5  # standard deviation of its logarithm
     among: int = 1  # series that are looked at together
     first: int = 0  # where in the series the stretch begins
+    ahead: int = 0  # how many of the last steps are after all that was seen
 
     def part(self) -> Observations:
         """Return what variances are learnt from: of a long release some stretches, or one if it is filtered.
@@ -53,6 +54,13 @@ class Observations:
         taps[around] = self.taps[around]
         steps = self.steps[inside] - first
         return replace(self, size=size, first=first, steps=steps, values=self.values[inside], taps=taps)
+
+    def mean(self, rows: Array) -> float:
+        """Return the mean of numbers at kept steps, each by what noise and counts leave of its value."""
+        if np.ptp(self.variance) == 0:
+            return float(rows.mean())
+        usual = max(float(np.average(self.values, weights=1 / self.variance)), 0.0)
+        return float(np.average(rows, weights=1 / (self.variance + self.dispersion * usual)))
 
     @cached_property
     def gain(self) -> float:

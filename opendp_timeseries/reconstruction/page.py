@@ -88,6 +88,8 @@ def _figures(made: Contents) -> str:
     key = "".join(
         f'<span><i style="background:var(--{it})"></i>{words}</span> ' for it, words in marks.items() if words
     )
+    if any(one.ahead for one in made.series.values()):
+        key += '<span><i class="dashed"></i>forecast</span> '
     notes = [
         "Rest the pointer on a figure to read its numbers.",
         "Figures below the first of a panel open by their names." if len(shown) > _OPEN else "",
@@ -104,13 +106,17 @@ def _totals(made: Contents) -> str:
     starts = periods_as_text(first.grid)
     names = list(made.totals)[: max(_TOTALS // len(starts), 1)]
     cells = [_cells(made.totals[name], made.level) for name in names]
-    periods = [f"{start}{'' if whole else ' (in part)'}" for start, whole in zip(starts, first.complete, strict=True)]
+    marks = zip(starts, first.complete, first.is_forecast, strict=True)
+    periods = [
+        f"{start}{'' if whole else ' (in part)'}{' (forecast)' if ahead else ''}" for start, whole, ahead in marks
+    ]
     across, down = names if len(names) > 1 else ["total"], periods
     rows = list(zip(*cells, strict=True))
     if len(names) > len(periods):
         across, down, rows = periods, names, cells  # type: ignore[assignment]
     most = " Where ± is large it may be less: only the most that it can be is known." if first.is_bound else ""
     less = f" The first {len(names)} of {len(made.totals)} series are here." if len(names) < len(made.totals) else ""
+    less += " A forecast is of steps that are still to come, or some of which are." if any(first.is_forecast) else ""
     table = "".join(f"<th scope=col>{_text(word)}</th>" for word in ("", *across))
     lines = "".join(
         f"<tr><th scope=row>{_text(word)}</th>{''.join(row)}</tr>" for word, row in zip(down, rows, strict=True)

@@ -7,16 +7,16 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.reconstruction import errors
 from opendp_timeseries.reconstruction.counts import counts_of
-from opendp_timeseries.reconstruction.everybody import last_tier, of_everybody, values_at
-from opendp_timeseries.reconstruction.hierarchy import Hierarchy
+from opendp_timeseries.reconstruction.everybody import of_everybody
+from opendp_timeseries.reconstruction.hierarchy import Hierarchy, is_joint
 from opendp_timeseries.reconstruction.joint import Crowds, JointEstimate, Levels, Top, smooth_jointly
 from opendp_timeseries.reconstruction.levels import panel
 from opendp_timeseries.reconstruction.local_events import EVENT
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
+from opendp_timeseries.reconstruction.runs import Run
 from opendp_timeseries.reconstruction.seasons import Season
 from opendp_timeseries.reconstruction.series import ErrorCovers, Series
 from opendp_timeseries.reconstruction.structural import fit
@@ -35,8 +35,14 @@ _KINDS: Final = (0.25, 0.4, 0.2, 0.1, 0.05)
 _LEAST: Final = 1e-4
 
 
+def are_joint(runs: Sequence[Run]) -> bool:
+    """Return whether runs of releases can be smoothed jointly: each grid's can, and the noise is the same on all."""
+    grids = zip(*(run.releases for run in runs), strict=True)
+    return all(run.is_even for run in runs) and all(is_joint(releases) for releases in grids)
+
+
 def smooth_panel(
-    releases: Sequence[Release],
+    runs: Sequence[Run],
     patterns: tuple[Season, ...],
     *,
     trend: bool,
@@ -46,19 +52,18 @@ def smooth_panel(
 ) -> tuple[Series, ...]:
     """Smooth a panel and its totals jointly, all of which are of one count with a cap.
 
-    :param releases: the panel, and then its totals.
+    :param runs: the panel, and then its totals.
     :param model: in words.
     :raises FitError: if the total of all cannot be fitted.
     """
-    signal = releases[0].design.signal
-    count = signal.count
-    assert count is not None
-    steps, keys = count.grid.size, count.panel or ()
+    releases = [run.whole for run in runs]
+    count, ahead, steps = runs[0].releases[0].design.count, runs[0].ahead, runs[0].steps
+    keys = count.panel or ()
     hierarchy = Hierarchy.of(keys, [groups for one in releases[1:] if (groups := one.design.signal.groups) is not None])
     values, noise = np.zeros((1, hierarchy.size, steps)), np.full(hierarchy.size, math.inf)
     first = 0
     for release in releases:
-        last = first + release.size // steps
+        last = first + release.size // (steps + ahead)
         values[0, first:last] = release.values.reshape(-1, steps)
         noise[first:last] = max(release.scale, _LEAST * float(np.std(release.values)))
         first = last
@@ -66,7 +71,8 @@ def smooth_panel(
         values,
         noise,
         hierarchy,
-        top=_TopOfCounts(count.reading.step_cap, patterns, trend, counts),
+        ahead=ahead,
+        top=_TopOfCounts(count.reading.step_cap, patterns, trend, counts, ahead),
         levels=_levels_of_counts,
         crowds=Crowds(np.zeros((0, 1)), np.ones(1)),
         weight=1.0,
@@ -76,7 +82,8 @@ def smooth_panel(
         done=done,
     )
     _check_finite(found)
-    return series_of(found, releases, counts=counts, model=model, sources=releases if len(releases) > 1 else ())
+    sources = [one for run in runs for one in run.releases] if len(runs) > 1 else ()
+    return series_of(found, releases, counts=counts, model=model, sources=sources)
 
 
 def _check_finite(found: JointEstimate) -> None:
@@ -87,19 +94,20 @@ def _check_finite(found: JointEstimate) -> None:
 class _TopOfCounts:
     """Smooths the total of all as one series of counts is."""
 
-    def __init__(self, step_cap: int, patterns: tuple[Season, ...], trend: bool, counts: bool) -> None:
-        self._dispersion, self._doubt = step_cap**0.5, 0.5 + math.log(step_cap) / 4
+    def __init__(self, step_cap: int, patterns: tuple[Season, ...], trend: bool, counts: bool, ahead: int) -> None:
+        self._ahead, self._dispersion, self._doubt = ahead, step_cap**0.5, 0.5 + math.log(step_cap) / 4
         self._patterns, self._trend, self._counts = patterns, trend, counts
 
     def __call__(self, values: Array, noise: float) -> Top:
         steps = np.arange(values.shape[1])
-        seen = Observations(len(steps), steps, values[0], noise**2, dispersion=self._dispersion, doubt=self._doubt)
+        size, ahead = len(steps) + self._ahead, self._ahead
+        seen = Observations(size, steps, values[0], noise**2, None, self._dispersion, self._doubt, ahead=ahead)
         found = fit(seen, self._patterns, trend=self._trend)
         mean, variance, joint = found.mean, found.variance, found.joint
         if self._counts:
             mean, variance, passed = counts_of(seen, found)
             joint = errors.scaled(joint, passed) + errors.diagonal(variance - passed**2 * found.variance)
-        level = np.maximum(found.mean.mean(keepdims=True), 0.0)
+        level = np.maximum(found.mean[: len(steps)].mean(keepdims=True), 0.0)
         own = self._dispersion * level[:, None]
         events = np.array(found.events.steps(steps, mean), dtype=np.intp)
         return Top(mean, variance, joint, events, found.mean[None], level, own)
@@ -116,7 +124,7 @@ def _positive(levels: Array, noise: Array, top: Top) -> Array:
 
 
 def smooth_private_panel(
-    releases: Sequence[Release],
+    runs: Sequence[Run],
     patterns: tuple[Season, ...],
     *,
     trend: bool,
@@ -126,29 +134,29 @@ def smooth_private_panel(
 ) -> tuple[Series, ...]:
     """Smooth a private panel jointly, and its groups if it has any, by the sum of its keys in each tier of activity.
 
-    :param releases: one of all keys in all tiers.
+    :param runs: one of all keys in all tiers.
     :return: the series of the keys, and of the groups of each level, from the innermost.
     :raises FitError: if the sum of all cannot be fitted.
     """
-    (release,) = releases
-    count = release.design.signal.count
-    assert count is not None
-    assert count.tiers is not None
-    reading = count.reading
-    ends, weights = count.tiers.table(reading.most_steps)
-    last = [last_tier(release, level) for level in range(len(reading.levels))]
+    (run,) = runs
+    count = run.releases[0].design.count
+    levels = range(len(count.reading.levels))
+    last = [run.last_tiers(level).whole for level in levels]
     hierarchy = Hierarchy.of(count.panel or (), [groups for one in last if (groups := one.design.signal.groups)])
-    values = np.zeros((count.tiers.series, hierarchy.size, reading.grid.size))
+    tiered = [run.tiers(level) for level in levels]
+    ends, weights = tiered[0].ends, tiered[0].weights
+    values = np.zeros((weights.shape[1], hierarchy.size, run.steps))
     noise, first = np.full(hierarchy.size, math.inf), 0
-    for level in range(len(last)):
-        of_level, scale = values_at(release, count, level)
-        rows = slice(first, first := first + of_level.shape[1])
-        values[:, rows], noise[rows] = of_level, max(scale, _LEAST * float(np.std(of_level)))
-    who = _Population(ends, weights / 2**RESOLUTION_BITS, reading.step_cap**0.5, patterns, trend, counts)
+    for of_level in tiered:
+        rows = slice(first, first := first + of_level.values.shape[1])
+        values[:, rows] = of_level.values
+        noise[rows] = max(of_level.scale, _LEAST * float(np.std(of_level.values)))
+    who = _Population(ends, weights, count.reading.step_cap**0.5, patterns, trend, counts, run.ahead)
     found = smooth_jointly(
         values,
         noise,
         hierarchy,
+        ahead=run.ahead,
         top=who.top,
         levels=who.levels,
         crowds=who.crowds(),
@@ -159,7 +167,7 @@ def smooth_private_panel(
         done=done,
     )
     _check_finite(found)
-    return series_of(found, last, counts=counts, model=model, sources=releases)
+    return series_of(found, last, counts=counts, model=model, sources=run.releases)
 
 
 class _Population(NamedTuple):
@@ -171,6 +179,7 @@ class _Population(NamedTuple):
     patterns: tuple[Season, ...]
     trend: bool
     counts: bool
+    ahead: int = 0
 
     def top(self, values: Array, noise: float) -> Top:
         """Return the total of all as one private series."""
@@ -182,6 +191,7 @@ class _Population(NamedTuple):
             self.patterns,
             trend=self.trend,
             counts=self.counts,
+            ahead=self.ahead,
         )
         events = np.array(found.events, dtype=np.intp)
         rates, levels, own = found.rates * noise, found.levels * noise, found.own * noise**2

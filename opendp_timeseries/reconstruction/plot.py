@@ -85,7 +85,7 @@ def plot(
         raise ValueError(
             f"series holds the {len(release.keys)} series of a panel; draw them with plot_panel, or one of by_key()"
         )
-    grid = grid_of(release, grid)
+    grid = grid_of(series, grid)
     caption = _caption(release, [series], grid, confidence_level, guarantee)
     axes = _captioned(axes, unit, caption)
     _draw(axes, series, grid, confidence_level)
@@ -128,7 +128,7 @@ def plot_panel(
             f"{len(chosen)} series do not fit in a figure; choose 1 to {MOST_SERIES} of the {len(parts)}: keys=[…]"
         )
     drawn = {key: parts[key] for key in chosen}
-    grid = grid_of(release, grid)
+    grid = grid_of(series, grid)
     columns = 1 if len(drawn) <= 4 else 2 if len(drawn) <= 12 else 3
     rows = math.ceil(len(drawn) / columns)
     caption = _caption(release, list(drawn.values()), grid, confidence_level, guarantee)
@@ -173,12 +173,17 @@ def plot_totals(totals: Any, *, axes: Axes | None = None, unit: str = "count", c
         f"Blue line: totals{captions.step_in_words(totals.grid)} of {captions.models_of([series])}",
         f"Grey band: {confidence_level:.0%} intervals{most}" if np.any(np.isfinite(low)) else "",
         "" if np.all(totals.complete) else "The first or the last is of a period that the series covers in part.",
+        "Dashed line: totals of steps that are forecasts, or some of which are" if np.any(totals.is_forecast) else "",
     ]
     axes = _captioned(axes, unit, _filled(lines))
     edges = _places(axes, dated=not totals.grid.is_integer)(totals.grid.edges())
     values, low, high = (np.append(row, row[-1]) for row in (totals.values, low, high))
     axes.fill_between(edges, low, high, step="post", color=_BAND, linewidth=0, label="band")
-    axes.plot(edges, values, color=BLUE, linewidth=1.2, drawstyle="steps-post", label="totals")
+    known = len(totals) - int(np.count_nonzero(totals.is_forecast))
+    line: dict[str, Any] = {"color": BLUE, "linewidth": 1.2, "drawstyle": "steps-post"}
+    axes.plot(edges[: known + 1], values[: known + 1], label="totals", **line)
+    if known < len(totals):
+        axes.plot(edges[known:], values[known:], label="forecast", linestyle="--", **line)
     style_axes(axes, totals.grid)
     return axes
 
@@ -236,7 +241,13 @@ def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float
         axes.vlines(at, 0, 1, transform=whole, color=ORANGE, linestyle=":", linewidth=0.9, label="events")
     alone = release.size == 1 and not wide  # no line, and no width from which Matplotlib could choose dates
     style: dict[str, Any] = {"drawstyle": "steps-post" if wide else "default", "marker": "_" if alone else ""}
-    axes.plot(instants[seen], values[seen], color=BLUE, linewidth=1.2, zorder=3, label="series", **style)
+    line: dict[str, Any] = {"color": BLUE, "linewidth": 1.2, "zorder": 3} | style
+    known = len(series) - series.ahead
+    if series.ahead:  # from the last step before it, so that the line has no gap
+        dashed = seen[seen >= known - 1]
+        axes.plot(instants[dashed], values[dashed], linestyle="--", label="forecast", **line)
+        seen = seen[seen < known + wide]
+    axes.plot(instants[seen], values[seen], label="series", **line)
     style_axes(axes, grid)
     if alone:
         start, end = edges
@@ -310,12 +321,12 @@ def _name_marks(axes: Axes, series: AnySeries, level: float) -> None:
     figure: Any = axes.figure.figure
     if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)  # or the room is that of axes without a caption
-    at = [(series.values[-1], "estimate", BLUE)]
+    at = [(series.values[-1], "forecast" if series.ahead else "estimate", BLUE)]
     if series.error_covers in captions.BANDED:
         at.append((series.interval(level)[1][-1], f"{level:.0%} band", "0.45"))
     elif series.error_covers == "noise":
         at.append((-math.inf, f"{level:.0%} error bars", "0.45"))
-    if len(series.release) and not captions.tiers_of(series):
+    if len(series.release) and not captions.tiers_of(series) and not series.ahead:
         at.append((series.release.values[-1], "noisy values", ORANGE))
     low, high = axes.get_ylim()
     line = _LINE_OF_WORDS * (high - low) / axes.get_window_extent().height * axes.figure.dpi
@@ -352,6 +363,7 @@ def _caption(
         _time_label(grid),
         captions.guarantee_in_words(release, parts[0].sources, guarantee),
         f"Blue line: {captions.models_of(parts)}",
+        f"Dashed line: {captions.ahead_in_words(parts[0])}" if parts[0].ahead else "",
         f"Grey band: {band}, if the model is right" if band else "",
         f"Bars, at kept steps only: {bars}" if bars else "",
         f"Orange dots: {made_from}{', before the total' if parts[0].levelled else ''}"

@@ -62,6 +62,7 @@ class Series(errors.Estimates):
     :param parts: of a panel, the series of each key, in order, by default cut from this one; empty for one series.
     :param sources: all releases that the values are made from, where that is more than ``release``; else empty.
     :param events: steps of single events, which no pattern explains; figures mark them.
+    :param ahead: of each series, how many of the last steps are forecasts, of which nothing was released.
     :param covariance: of the errors of all steps, for the errors of totals: an array, or whatever else multiplies a
         matrix, such as a ``LinearOperator`` of SciPy. Of draws of the series it is ``np.cov(draws, rowvar=False)``.
         None if it is not known, or that of independent parts.
@@ -95,6 +96,7 @@ class Series(errors.Estimates):
     parts: Sequence[Series] = ()
     sources: tuple[Release, ...] = ()
     events: Sequence[int] = ()
+    ahead: int = 0
     covariance: Any = None
 
     def __post_init__(self) -> None:
@@ -128,6 +130,9 @@ class Series(errors.Estimates):
         set_field("error_covers", check.choice("error_covers", covers or known, get_args(ErrorCovers)))
         events = {check.integer("events", step, minimum=0, maximum=size - 1) for step in self.events}
         set_field("events", tuple(sorted(events)))
+        set_field("ahead", check.integer("ahead", self.ahead, minimum=0, maximum=size // (keys or 1) - 1))
+        if np.any(self.kept & self.is_forecast):
+            raise ValueError(f"ahead ({self.ahead}) must be of steps after the last one that was kept")
         if self.parts and len(self.parts) != keys:
             raise ValueError(f"parts ({len(self.parts)}) must be one for each key of the release ({keys})")
         set_field("parts", tuple(self._of_keys(size // keys)) if keys else ())
@@ -145,7 +150,13 @@ class Series(errors.Estimates):
                 covariance = None if self.covariance is None else errors.part_of(self.covariance, first, size)
                 events = [step - first for step in self.events if first <= step < first + size]
             yield replace(
-                part, release=release, values=values, standard_error=error, covariance=covariance, events=events
+                part,
+                release=release,
+                values=values,
+                standard_error=error,
+                covariance=covariance,
+                events=events,
+                ahead=self.ahead,
             )
 
     @property
@@ -154,6 +165,12 @@ class Series(errors.Estimates):
         mask = np.zeros(self.release.size, dtype=np.bool_)
         mask[self.release.steps] = True
         return mask
+
+    @property
+    def is_forecast(self) -> NDArray[np.bool_]:
+        """Which steps are ahead of all that was released."""
+        size = self.release.size // len(self.release.keys or (0,))
+        return np.tile(np.arange(size) >= size - self.ahead, self.release.size // size)
 
     def covariance_with(self, standard_error: NDArray[np.float64]) -> Any:
         """Return the covariance if it is also that of these standard errors; else None, as it is not known."""
@@ -181,6 +198,10 @@ class Series(errors.Estimates):
         :raises ValueError: if a total or the sum of its steps is not positive, or a number is not finite.
         """
         sources = self.sources
+        if self.ahead:
+            raise ValueError(
+                f"ahead ({self.ahead}) must be left out where a total sets the level: it has no such steps"
+            )
         if isinstance(total, Release):
             if standard_error:
                 raise ValueError(f"standard_error ({standard_error}) must be left out: the release of a total knows it")
@@ -250,10 +271,11 @@ class Series(errors.Estimates):
     ) -> Any:
         """Return a data frame with one row for each step, in local time, ready to publish.
 
-        Its columns are ``value``, ``low``, ``high`` and ``kept``: the ends of the interval are missing where the
-        errors leave out how the signal moves, which is between kept steps if ``error_covers`` is ``"noise"``. The
-        start of each step is ``step_start``, with its time zone, the index in pandas and a column in Polars; on a grid
-        of integer steps it is ``step``. Of a panel, the series are below each other, with a column ``key``.
+        Its columns are ``value``, ``low``, ``high`` and ``kept``, and ``forecast`` if there are steps ahead. The ends
+        of the interval are missing where the errors leave out how the signal moves, which is between kept steps if
+        ``error_covers`` is ``"noise"``. The start of each step is ``step_start``, with its time zone, the index in
+        pandas and a column in Polars; on a grid of integer steps it is ``step``. Of a panel, the series are below each
+        other, with a column ``key``.
 
         :param library: ``"pandas"`` (extra ``tables``) or ``"polars"`` (extra ``polars``).
         :param zone: whose clock: ``"local"`` for the grid's own zone, ``"UTC"``, or the IANA name of another.
@@ -277,7 +299,8 @@ class Series(errors.Estimates):
         """
         low, high = frames.known_interval(self, confidence_level)
         rows = {"value": self.values, "low": low, "high": high, "kept": self.kept}
-        return frames.to_frame(rows, frames.grid_of(self.release, grid), self.release.keys, library=library, zone=zone)
+        rows |= {"forecast": self.is_forecast} if self.ahead else {}
+        return frames.to_frame(rows, frames.grid_of(self, grid), self.release.keys, library=library, zone=zone)
 
     def plot(self, **options: Any) -> Axes:
         """Draw the series; see :func:`opendp_timeseries.plot` for the options."""
@@ -340,7 +363,8 @@ class Series(errors.Estimates):
 
     def __repr__(self) -> str:
         error = "no standard error" if self.error_covers == "nothing" else f"standard error of the {self.error_covers}"
-        return f"Series({len(self)} steps by {captions.made_by(self)}; {error})"
+        ahead = f", {self.ahead} of them ahead," if self.ahead else ""
+        return f"Series({len(self)} steps{ahead} by {captions.made_by(self)}; {error})"
 
 
 def progress_line(total: int) -> Callable[[int], None]:
@@ -399,6 +423,7 @@ def panel_of(release: Release, parts: Sequence[Series], **change: Any) -> Series
         model=models[0] if len(set(models)) == 1 else named,
         converged=all(part.converged for part in parts),
         parts=parts,
+        ahead=parts[0].ahead if parts else 0,
         events=[k * len(part) + step for k, part in enumerate(parts) for step in part.events],
         **change,
     )

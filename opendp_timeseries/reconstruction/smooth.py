@@ -14,19 +14,17 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.design.count import Count
-from opendp_timeseries.design.tiers import Table, Tiers
-from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, haar
 from opendp_timeseries.reconstruction.counts import counts_of
-from opendp_timeseries.reconstruction.everybody import last_tier, of_everybody, values_at
-from opendp_timeseries.reconstruction.hierarchy import is_joint
+from opendp_timeseries.reconstruction.everybody import of_everybody
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.levels import Panel, panel
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
-from opendp_timeseries.reconstruction.panels import smooth_panel, smooth_private_panel
+from opendp_timeseries.reconstruction.panels import are_joint, smooth_panel, smooth_private_panel
 from opendp_timeseries.reconstruction.reconcile import panel_first, reconcile
+from opendp_timeseries.reconstruction.runs import Run, Tiered, run_of, runs_of
 from opendp_timeseries.reconstruction.seasons import Season, Seasons, read_seasons
 from opendp_timeseries.reconstruction.series import Series, of_each_part, panel_of, progress_line, reconstruct_parts
 from opendp_timeseries.reconstruction.structural import fit
@@ -38,6 +36,8 @@ MIN_KEPT: Final = 8
 _BEYOND: Final = 1e100
 #: Most multiplications for a filter to be undone, and so about a minute.
 _WORK: Final = 4e9
+#: The least variance of noise by that of the values, for arithmetic.
+_LEAST: Final = 1e-8
 
 SmoothMethod = Literal["structural", "haar"]
 Band = Literal["counts", "rate"]
@@ -54,6 +54,7 @@ def smooth(
     filtered: bool = ...,
     holidays: Any = ...,
     grid: TimeGrid | None = ...,
+    ahead: str | int | None = ...,
     progress: bool | None = ...,
 ) -> Series: ...
 @overload
@@ -67,6 +68,7 @@ def smooth(
     filtered: bool = ...,
     holidays: Any = ...,
     grid: TimeGrid | None = ...,
+    ahead: str | int | None = ...,
     progress: bool | None = ...,
 ) -> tuple[Series, ...]: ...
 def smooth(
@@ -79,6 +81,7 @@ def smooth(
     filtered: bool = False,
     holidays: Any = (),
     grid: TimeGrid | None = None,
+    ahead: str | int | None = None,
     progress: bool | None = None,
 ) -> Series | tuple[Series, ...]:
     """Return the counts at every step with their standard errors, given the release, under a model.
@@ -123,6 +126,17 @@ def smooth(
     counts; so it is where a filter cannot be undone, because its weights sum to zero or less, or it is too long.
     ``unfiltered`` and ``model`` of the series say which. ``method="haar"`` undoes no filter.
 
+    Releases of adjacent grids, such as those of months, are smoothed together: ``smooth([january, february])`` gives
+    one series over all of their grids, and ``(year,) = smooth(months)`` takes it out of the tuple; of panels with
+    totals or groups, it gives one for each of these. Each release may have its own noise and its own sample. All of
+    them tell the level and the patterns, so each is nearer to the truth than by itself; and with every further
+    release those before it change a little, too.
+
+    With ``ahead="1w"`` the series goes on for a week after its grid: by its level and its patterns, and by departures
+    as they fade. These steps are forecasts, of which nothing was released. ``series.ahead`` says how many they are,
+    ``series.is_forecast`` which, and tables, figures and pages mark them. Their bands cover what the past lets expect,
+    but no holiday, closure or growth that is new. What they are of need not have happened yet, so they cost no privacy.
+
     The result depends only on the release and the parameters; no random numbers are drawn. Choose the parameters from
     public knowledge, such as that the day has 288 steps.
 
@@ -143,14 +157,18 @@ def smooth(
     :param holidays: dates whose days are like Sundays in ``"1w"``, such as ``["2024-12-25"]``; of a time, the day that
         the clock of the grid's zone shows.
     :param grid: the grid of the count (of one series, in a panel), if that was made elsewhere.
+    :param ahead: how far to look ahead, by the clock of the grid, such as ``"1d"``, ``"1w"`` or ``"1mo"``; or a number
+        of steps; up to as far as the releases reach back.
     :param progress: show on standard error how many series of a panel are done. By default, only in a terminal.
-    :return: a :class:`~opendp_timeseries.Series` of ``release.size`` values in the signal's unit. Where the fit
-        fails, or fewer than 8 steps were kept, linear interpolation with ``converged=False``, and ``model`` says why.
-        Of a list of releases, a tuple of them, in the same order.
+    :return: a :class:`~opendp_timeseries.Series` of ``release.size`` values in the signal's unit, and those ahead.
+        Where the fit fails, or fewer than 8 steps were kept, linear interpolation with ``converged=False``, and
+        ``model`` says why. Of a list of releases, a tuple of them, in the same order; of releases of several
+        grids, in that of the first.
     :raises TypeError: if a season is neither a number nor text.
     :raises ValueError: if a season is shorter than two steps or needs a calendar that the grid has not, ``method`` or
         ``band`` is unknown, or ``method="haar"`` is given a release of some steps only, a season, a trend or a band;
-        or if several releases are not one panel and its totals.
+        ``ahead`` is no number of whole steps, or asked for behind a filter; or if several releases are not one panel
+        and its totals, or the same counts on adjacent grids.
 
     >>> import numpy as np
     >>> from opendp_timeseries import Release, smooth
@@ -166,38 +184,11 @@ def smooth(
     """
     check.choice("method", method, get_args(SmoothMethod))
     check.choice("band", band, get_args(Band))
+    options = _Options(seasons, holidays, bool(trend), band, bool(filtered), progress)
     if isinstance(release, (list, tuple)) and release and all(isinstance(one, Release) for one in release):
-        options: dict[str, Any] = {"seasons": seasons, "trend": trend, "band": band, "filtered": filtered}
-        return _with_totals(release, method, **options, holidays=holidays, grid=grid, progress=progress)
-    release = check_release(release)
-    signal = release.design.signal
-    count, trend = signal.count, bool(trend)
-    tiers = None if count is None else count.tiers
-    size = release.size // len(release.keys or "1") if count is None else count.grid.size
-    among = release.size // (size * (1 if tiers is None else tiers.series))
-    asked = _Asked(read_seasons(seasons, grid or signal.grid, size, holidays), trend, band, among)
-    if method == "structural":
-        shown = sys.stderr.isatty() if progress is None else progress
-        if count is not None and tiers is not None:
-            if count.grid.size == 1 and count.reading.grouping is None:
-                return _in_one_step(release, tiers, asked)
-            return _private_series(release, count, tiers, asked, shown)[0]
-        if together := _jointly([release], asked, shown):
-            return together[0]
-        made = partial(_tried, make=_structural, asked=asked, filtered=filtered)
-        return reconstruct_parts(release, made, progress=shown)
-    if asked != _Asked((), False, "counts", among):
-        raise ValueError(
-            "method='haar' has neither seasons, trend nor band; leave them out, or take method='structural'"
-        )
-    if tiers is not None:
-        raise ValueError("method='haar' reads one series, and this release has several tiers of it; leave it out")
-    if release.sampling_probability < 1:
-        raise ValueError(
-            f"method='haar' needs every step, and this release kept each with probability"
-            f" {release.sampling_probability:g}; take method='structural'"
-        )
-    return reconstruct_parts(release, partial(_tried, make=_haar))
+        runs = runs_of(release, ahead, grid)
+        return _of_run(runs[0], method, options) if len(runs) == 1 else _with_totals(runs, method, options)
+    return _of_run(run_of((check_release(release),), ahead, grid), method, options)[0]
 
 
 class _Asked(NamedTuple):
@@ -215,60 +206,110 @@ class _Asked(NamedTuple):
         return f"structural model{of} ({', '.join(parts)})"
 
 
-def _with_totals(releases: Sequence[Release], method: SmoothMethod, **options: Any) -> tuple[Series, ...]:
+class _Options(NamedTuple):
+    """How to smooth, as it was given."""
+
+    seasons: Seasons
+    holidays: Any
+    trend: bool
+    band: Band
+    filtered: bool
+    progress: bool | None
+
+    def asked(self, run: Run) -> _Asked:
+        """Return what a run is asked for."""
+        size, count = run.steps + run.ahead, run.count
+        series = run.releases[0].size // run.lengths[0]
+        tiers = None if count is None else count.tiers
+        among = series // (1 if tiers is None else tiers.series)
+        return _Asked(read_seasons(self.seasons, run.grid, size, self.holidays), self.trend, self.band, among)
+
+    @property
+    def shown(self) -> bool:
+        """Whether progress shows."""
+        return sys.stderr.isatty() if self.progress is None else self.progress
+
+
+def _of_run(run: Run, method: SmoothMethod, options: _Options) -> tuple[Series, ...]:
+    """Return the series of a run; of private panels with groups, of each level."""
+    asked, count = options.asked(run), run.count
+    tiers = None if count is None else count.tiers
+    if method == "structural":
+        found: tuple[Series, ...]
+        if count is not None and tiers is not None:
+            alone = run.is_one and run.steps == 1 and count.reading.grouping is None
+            found = (_in_one_step(run, asked),) if alone else _private_series(run, asked, options.shown)
+        else:
+            found = _jointly([run], asked, options.shown) or (_each_counted(run, asked, options),)
+        return tuple(_over(run, one) for one in found)
+    if asked != _Asked((), False, "counts", asked.among):
+        raise ValueError(
+            "method='haar' has neither seasons, trend nor band; leave them out, or take method='structural'"
+        )
+    if not run.is_one:
+        raise ValueError("method='haar' has no steps ahead and smooths one release; take method='structural'")
+    release = run.whole
+    if tiers is not None:
+        raise ValueError("method='haar' reads one series, and this release has several tiers of it; leave it out")
+    if release.sampling_probability < 1:
+        raise ValueError(
+            f"method='haar' needs every step, and this release kept each with probability"
+            f" {release.sampling_probability:g}; take method='structural'"
+        )
+    return (reconstruct_parts(release, partial(_tried, make=_haar)),)
+
+
+def _over(run: Run, series: Series) -> Series:
+    """Return a series that says what it is made from, and which of its steps are ahead."""
+    if run.is_one:
+        return series
+    sources = series.sources or run.releases
+    parts = [replace(part, sources=sources) for part in series.parts]
+    return replace(series, ahead=run.ahead, sources=sources, parts=parts)
+
+
+def _each_counted(run: Run, asked: _Asked, options: _Options) -> Series:
+    """Return the series of counts with a cap, or of counts made elsewhere, each by itself."""
+    noise = None if len(run.releases) == 1 else run.noise
+    made = partial(_tried, make=_structural, asked=asked, filtered=options.filtered, noise=noise, ahead=run.ahead)
+    return reconstruct_parts(run.whole, made, progress=options.shown)
+
+
+def _with_totals(runs: Sequence[Run], method: SmoothMethod, options: _Options) -> tuple[Series, ...]:
     """Return the series of a panel and its totals, which add up."""
-    if len(releases) == 1 and _has_groups(releases[0]):
-        return _of_groups(releases[0], method, **options)
-    order = panel_first(releases, "releases")
+    (order,) = {
+        tuple(panel_first(releases, "releases")) for releases in zip(*(run.releases for run in runs), strict=True)
+    }
     if method != "structural":
         raise ValueError(
             f"method={method!r} has no standard errors, by which a panel and its totals would add up; give it one"
             " release at a time, or take method='structural'"
         )
-    first, progress = releases[order[0]], options["progress"]
-    steps = first.size // len(first.keys or "1")
-    seasons = read_seasons(options["seasons"], options["grid"] or first.grid, steps, options["holidays"])
-    asked = _Asked(seasons, bool(options["trend"]), options["band"])
-    shown = sys.stderr.isatty() if progress is None else progress
-    together = _jointly([releases[k] for k in order], asked, shown)
+    ordered = [runs[k] for k in order]
+    together = _jointly(ordered, options.asked(ordered[0])._replace(among=1), options.shown)
     if together is None:
-        return reconcile(*(smooth(release, method, **options) for release in releases))
-    return tuple(together[order.index(k)] for k in range(len(order)))
+        return reconcile(*(_of_run(run, method, options)[0] for run in runs))
+    return tuple(_over(run, together[order.index(k)]) for k, run in enumerate(runs))
 
 
-def _has_groups(release: Release) -> bool:
-    count = release.design.signal.count
-    return count is not None and count.reading.grouping is not None
-
-
-def _of_groups(release: Release, method: SmoothMethod, **options: Any) -> tuple[Series, ...]:
-    """Return the series of the keys of a private panel, and of its groups."""
-    count, progress = release.design.count, options["progress"]
-    if method != "structural" or count.tiers is None:
-        raise ValueError(f"method={method!r} reads one series, and this release has several tiers of it; leave it out")
-    seasons = read_seasons(options["seasons"], options["grid"] or count.grid, count.grid.size, options["holidays"])
-    asked = _Asked(seasons, bool(options["trend"]), options["band"], count.series // count.tiers.series)
-    return _private_series(release, count, count.tiers, asked, sys.stderr.isatty() if progress is None else progress)
-
-
-def _jointly(releases: Sequence[Release], asked: _Asked, progress: bool) -> tuple[Series, ...] | None:
+def _jointly(runs: Sequence[Run], asked: _Asked, progress: bool) -> tuple[Series, ...] | None:
     """Return the series of a panel, and of its totals if there are any, from one fit; None where there is none."""
-    if not is_joint(releases):
+    if not are_joint(runs):
         return None
-    count = releases[0].design.signal.count
+    count = runs[0].count
     private = count is not None and count.tiers is not None
     model = asked.model(f" of all series{' and tiers of activity' if private else ''} jointly")
     try:
         with np.errstate(all="ignore"):
-            for release in releases:
+            for release in (one for run in runs for one in run.releases):
                 _check_kept(release, float(np.std(release.values)))
             return (smooth_private_panel if private else smooth_panel)(
-                releases,
+                runs,
                 asked.patterns,
                 trend=asked.trend,
                 counts=asked.band == "counts",
                 model=model,
-                done=progress_line(len(releases[0].keys or ())) if progress else None,
+                done=progress_line(len(count.panel or ()) if count else 0) if progress else None,
             )
     except np.linalg.LinAlgError:
         return None
@@ -303,9 +344,15 @@ def _check_kept(release: Release, measure: float) -> None:
         raise FitError("the kept values do not vary, or beyond all measure")
 
 
-def _structural(release: Release, *, asked: _Asked, filtered: bool) -> Series:
+def _structural(release: Release, *, asked: _Asked, filtered: bool, noise: Array | None, ahead: int) -> Series:
+    """Return the series of a release.
+
+    :param noise: at each step, where it is not the same at all.
+    """
     _check_kept(release, float(np.std(release.values)) if len(release) else 0.0)
-    seen = replace(_observations(release, filtered), among=asked.among)
+    seen = replace(_observations(release, filtered), among=asked.among, ahead=ahead)
+    if noise is not None:
+        seen = replace(seen, variance=np.maximum(noise[release.steps] ** 2, _LEAST * np.var(release.values)))
     found = fit(seen, asked.patterns, trend=asked.trend)
     of_rate = found.mean, found.variance, np.ones(seen.size)
     values, variance, passed = of_rate if asked.band == "rate" else counts_of(seen, found)
@@ -323,20 +370,21 @@ def _structural(release: Release, *, asked: _Asked, filtered: bool) -> Series:
     )
 
 
-def _in_one_step(release: Release, tiers: Tiers, asked: _Asked) -> Series:
+def _in_one_step(run: Run, asked: _Asked) -> Series:
     """Return the numbers of everybody at each key, in a grid of one step, which has a level and no shape."""
     if asked.trend or asked.band == "rate":
         raise ValueError("a grid of one step has neither a trend nor a rate; leave out trend and band")
-    return _tried(last_tier(release), make=_levels_of_keys, behind=release, tiers=tiers)
+    return _tried(run.last_tiers().whole, make=_levels_of_keys, run=run)
 
 
-def _levels_of_keys(last: Release, *, behind: Release, tiers: Tiers) -> Series:
+def _levels_of_keys(last: Release, *, run: Run) -> Series:
+    (behind,) = run.releases
     values, own, shared = last.values, np.full(last.size, last.scale**2), 0.0
     if len(behind) < behind.size or not np.max(np.abs(behind.values)) < _BEYOND > behind.scale:
         raise FitError("values are missing, or beyond all measure")
-    if tiers.series > 1:
-        by_key = behind.values.reshape(tiers.series, -1).T
-        found = _levels(by_key, tiers.table(behind.design.count.reading.most_steps), behind.scale, 1)
+    tiered = run.tiers()
+    if len(tiered.values) > 1:
+        found = _levels(tiered.values[..., 0].T, tiered, 1)
         if found is None:
             raise FitError("the levels were not found")
         values, own, shared = found.levels, found.own, found.shared
@@ -351,43 +399,41 @@ def _levels_of_keys(last: Release, *, behind: Release, tiers: Tiers) -> Series:
     )
 
 
-def _private_series(release: Release, count: Count, tiers: Tiers, asked: _Asked, progress: bool) -> tuple[Series, ...]:
-    """Return the series of everybody, from a count in several tiers of activity; with groups, of each level of them."""
-    if together := _jointly([release], asked, progress):
+def _private_series(run: Run, asked: _Asked, progress: bool) -> tuple[Series, ...]:
+    """Return the series of everybody, from counts in several tiers of activity; with groups, of each level of them."""
+    if together := _jointly([run], asked, progress):
         return together
-    levels = range(len(count.reading.levels))
-    return tuple(_each_by_itself(release, count, tiers, asked, progress, level) for level in levels)
+    count = run.releases[0].design.count
+    return tuple(_each_by_itself(run, count, asked, progress, level) for level in range(len(count.reading.levels)))
 
 
-def _each_by_itself(release: Release, count: Count, tiers: Tiers, asked: _Asked, progress: bool, level: int) -> Series:
+def _each_by_itself(run: Run, count: Count, asked: _Asked, progress: bool, level: int) -> Series:
     """Return the series of everybody, those of a panel each by itself, but for their levels."""
-    reading = count.reading
-    by_tier, noise = values_at(release, count, level)
-    table = tiers.table(reading.most_steps)
-    last, by_key = last_tier(release, level), np.moveaxis(by_tier, 1, 0)
-    levels = None if last.keys is None else _levels(by_key.mean(axis=2), table, noise, reading.grid.size)
+    tiered, last = run.tiers(level), run.last_tiers(level).whole
+    by_key = np.moveaxis(tiered.values, 1, 0)
+    levels = None if last.keys is None else _levels(by_key.mean(axis=2), tiered, run.steps)
     known = [None] * len(by_key) if levels is None else zip(levels.levels, levels.covariance.diagonal(), strict=True)
-    made = partial(_everybody, asked=asked, table=table, step_cap=reading.step_cap, noise=noise)
+    of_all = tiered._replace(values=tiered.values[:, :0])
+    made = partial(_everybody, asked=asked, tiered=of_all, step_cap=count.reading.step_cap, ahead=run.ahead)
     found = of_each_part(last, made, list(by_key), list(known), progress=progress)
-    parts = [replace(part, sources=(release,)) if part.converged else part for part, _ in found]
+    parts = [replace(part, sources=run.releases) if part.converged else part for part, _ in found]
     if last.keys is None:
-        return replace(parts[0], sources=(release,))
+        return replace(parts[0], sources=run.releases)
     joint = None
     if levels is not None:
         # As levels add up to that of all, their errors go together.
         own = [size * by_level for size, (_, by_level) in zip(levels.own, found, strict=True)]
         alone = [part.covariance + errors.common(row, -levels.shared) for part, row in zip(parts, own, strict=True)]
         joint = errors.independent(alone) + errors.common(np.concatenate(own), levels.shared)
-    return panel_of(last, parts, sources=(release,), covariance=joint)
+    return panel_of(last, parts, sources=run.releases, covariance=joint)
 
 
-def _levels(means: Array, table: Table, noise: float, size: int) -> Panel | None:
+def _levels(means: Array, tiered: Tiered, size: int) -> Panel | None:
     """Return the levels of a panel, from the means of the tiers of each key; None where they are not found."""
-    ends, weights = table
-    noise = max(noise, 1e-4 * float(np.max(np.abs(means))))
+    noise = max(tiered.scale, 1e-4 * float(np.max(np.abs(means))))
     try:
         with np.errstate(all="ignore"):
-            return panel(means / noise, ends, weights / (noise * 2**RESOLUTION_BITS), size**-0.5)
+            return panel(means / noise, tiered.ends, tiered.weights / noise, size**-0.5)
     except FitError:
         return None
 
@@ -398,30 +444,32 @@ def _everybody(
     known: tuple[float, float] | None,
     *,
     asked: _Asked,
-    table: Table,
+    tiered: Tiered,
     step_cap: int,
-    noise: float,
+    ahead: int,
 ) -> tuple[Series, Array]:
     """Return the series of everybody, from its values in all tiers, and how far each step goes along with its level.
 
     :param one: the last tier, in counts.
     :param known: the level and its variance, where more than these values tell it.
+    :param tiered: weights and noise.
     """
-    ends, weights = table
-    noise = max(noise, 1e-4 * float(np.std(values)))
+    noise = max(tiered.scale, 1e-4 * float(np.std(values)))
     try:
         with np.errstate(all="ignore"):
             _check_kept(one, noise)
             found = of_everybody(
                 values / noise,
-                ends,
-                weights / (noise * 2**RESOLUTION_BITS),
+                tiered.ends,
+                tiered.weights / noise,
                 step_cap**0.5,
                 asked.patterns,
                 trend=asked.trend,
                 counts=asked.band == "counts",
                 known=known,
                 among=asked.among,
+                noise=tiered.noise,
+                ahead=ahead,
             )
     except FitError as error:
         return _line(one, error), np.zeros(one.size)
@@ -445,7 +493,7 @@ def _observations(release: Release, filtered: bool) -> Observations:
         spectra = [np.fft.rfft(kernel.taps) for kernel in made.kernels]
         taps = np.fft.irfft(np.prod(spectra, axis=0), n=release.size)
     # A release without noise still needs a variance that arithmetic can see.
-    least = 1e-8 * float(np.var(release.values))
+    least = _LEAST * float(np.var(release.values))
     cap = 1 if made.count is None else made.count.reading.step_cap
     seen = Observations(
         size=release.size,

@@ -29,7 +29,7 @@ def table_of(made: Contents) -> str:
     writer = csv.writer(text)
     writer.writerow(map(_harmless, head))
     for start, *cells in zip(instants_as_text(made.grid)[:-1], *columns, strict=True):
-        writer.writerow([start, *("" if cell != cell else f"{cell:.{places}f}" for cell in cells)])
+        writer.writerow([start, *(_cell(cell, places) for cell in cells)])
     return "\ufeff" + text.getvalue()  # by which Excel knows UTF-8
 
 
@@ -41,7 +41,15 @@ def _columns(grid: TimeGrid, series: dict[str, Any], level: float) -> tuple[list
         if np.any(np.isfinite(low)):
             head += [f"{name}, from", f"{name}, to"]
             columns += [low, high]
-    return head, [column.tolist() for column in columns], digits_for(*(high - low for low, high in ends.values()))
+    written = [column.tolist() for column in columns]
+    if any(ahead := np.any([one.is_forecast for one in series.values()], axis=0)):
+        head.append("forecast")
+        written.append(np.where(ahead, "forecast", "").tolist())
+    return head, written, digits_for(*(high - low for low, high in ends.values()))
+
+
+def _cell(cell: float | str, places: int) -> str:
+    return cell if isinstance(cell, str) else "" if cell != cell else f"{cell:.{places}f}"
 
 
 def _harmless(text: str) -> str:
@@ -76,9 +84,11 @@ def _notes(made: Contents) -> list[str]:
     times = f" Times are local times of {made.grid.zone or 'UTC'}, at which each step begins."
     partial = any(not np.all(one.complete) for one in made.totals.values())
     most = any(one.is_bound for one in made.totals.values())
+    ahead = any(one.ahead for one in made.series.values())
     return [
         f"Unit: {made.unit}. Intervals: {made.level:.0%}.{'' if made.grid.is_integer else times}",
         *(["The first or the last of the totals is of a period that the series covers in part."] if partial else []),
+        *(["Rows marked as forecast are of steps still to come, or some of which are."] if ahead else []),
         *(["Intervals of totals are the widest that they can be, as more is not known."] if most else []),
         *made.protected,
         *made.near,
@@ -100,7 +110,9 @@ def _sheet(sheet: Any, title: str, grid: TimeGrid, series: dict[str, Any], level
     number = "#,##0" + ("." + "0" * places if places else "")
     for row, cells in enumerate(zip(times, *columns, strict=True), 2):
         for column, cell in enumerate(cells, 1):
-            if cell == cell:
+            if isinstance(cell, str) and column > 1:
+                _write(sheet.cell(row, column), cell)
+            elif cell == cell:
                 there = sheet.cell(row, column, cell)
                 there.number_format = number if column > 1 else form
     sheet.freeze_panes = "B2"

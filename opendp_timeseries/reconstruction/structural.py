@@ -79,7 +79,13 @@ def fit(seen: Observations, seasons: tuple[Season, ...], *, trend: bool, unit: f
         found = _fit(model)
     if unit is not None or seen.taps is not None:
         return found.posterior
-    return _with_events(_in_proportion(found) if found.model.link.square and seasons else found)
+    if not (found.model.link.square and seasons):
+        return _with_events(found)
+    proportional = _in_proportion(found)
+    posterior = _with_events(proportional)
+    if seen.ahead and proportional is not found:
+        return _ahead_of(posterior, _with_events(found), seen.size - seen.ahead)
+    return posterior
 
 
 class _Fitted(NamedTuple):
@@ -114,6 +120,38 @@ def _in_proportion(plain: _Fitted) -> _Fitted:
     except FitError:
         return plain
     return found if found.evidence > plain.evidence + _CLEARLY else plain
+
+
+def _ahead_of(posterior: Posterior, plain: Posterior, last: int) -> Posterior:
+    """Return a posterior that goes on as the plain fit does.
+
+    Departures in proportion to the patterns may be in place of a part of them: while there are values that does not
+    matter, but ahead the departures fade.
+    """
+    before = np.arange(len(posterior.mean)) < last
+    mean, variance = (np.where(before, *rows) for rows in zip(posterior[:2], plain[:2], strict=True))
+    joint = _GoingOn(posterior.joint, plain.joint, before.astype(np.float64))
+    return posterior._replace(mean=mean, variance=variance, joint=joint)
+
+
+class _GoingOn(errors.Covariance):
+    """One covariance before, and another one ahead and between what is before and ahead."""
+
+    def __init__(self, inside: errors.Covariance, plain: errors.Covariance, before: Array) -> None:
+        super().__init__(len(before))
+        self._inside, self._plain, self._before = inside, plain, before
+
+    def _matmat(self, columns: Array) -> Array:
+        before = self._before[:, None]
+        found: Array = self._plain @ columns
+        found += before * (self._inside @ (before * columns) - self._plain @ (before * columns))
+        return found
+
+    def variances(self, weights: Array, starts: NDArray[np.int64]) -> Array:
+        before = weights * self._before
+        of_all, plainly = (self._plain.variances(some, starts) for some in (weights, before))
+        found: Array = self._inside.variances(before, starts) + of_all - plainly
+        return found
 
 
 class Events(NamedTuple):
@@ -232,6 +270,10 @@ def _posterior(model: Model, normal: Normal, learnt: Learnt) -> _Fitted:
         # The data were met by the square of the mean, so adding the variance would count it twice: it overstates
         # totals. The square's own variance is that of a normal variable's.
         rate, slope = np.maximum(here.rate(f), 0.0), here.unit * here.amplitude**2 * np.sqrt(4 * f**2 + 2 * variance)
+        # Ahead there are no data, and what is known less well than before is more in the square.
+        last = model.seen.size - model.seen.ahead
+        more = np.maximum(variance[last:] - variance[:last].mean(), 0.0)
+        rate[last:] += here.unit * (np.ones_like(f) * here.amplitude**2)[last:] * more
     else:
         rate, slope = here.rate(f), here.unit * here.amplitude * np.ones_like(f)
     joint = _OfRate(replace(model), learnt, normal.nodes, slope)

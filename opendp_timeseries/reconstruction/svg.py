@@ -43,6 +43,7 @@ class Drawing(NamedTuple):
     most: Array
     events: tuple[int, ...]
     longer: str  # what means are of; nothing if steps are drawn as they are
+    ahead: int  # the first that is a forecast, at least in part
 
 
 def drawing(series: AnySeries, grid: TimeGrid, level: float, figures: int = 1) -> Drawing:
@@ -50,7 +51,8 @@ def drawing(series: AnySeries, grid: TimeGrid, level: float, figures: int = 1) -
     room = min(_MOST, max(_MOST_OF_ALL // figures, 2 * _FEWEST))
     if grid.size <= room:
         low, high = known_interval(series, level)
-        return Drawing(grid, series.values, low, high, series.values, series.values, series.events, "")
+        ahead = grid.size - series.ahead
+        return Drawing(grid, series.values, low, high, series.values, series.values, series.events, "", ahead)
     steps: list[str | int] = [*_LONGER, -(-grid.size // (room // 2))]
     for step in steps:
         try:
@@ -65,7 +67,8 @@ def drawing(series: AnySeries, grid: TimeGrid, level: float, figures: int = 1) -
     least, most = (by.reduceat(series.values, starts) for by in (np.minimum, np.maximum))
     events = tuple(sorted(set((np.searchsorted(starts, series.events, side="right") - 1).tolist())))
     longer = _LONGER.get(str(step), f"{step} steps")
-    return Drawing(found.grid, found.values / sizes, low, high, least, most, events, longer)
+    ahead = len(found) - int(np.count_nonzero(found.is_forecast))
+    return Drawing(found.grid, found.values / sizes, low, high, least, most, events, longer, ahead)
 
 
 def highest(drawn: Drawing) -> float:
@@ -86,9 +89,13 @@ def figure(name: str, drawn: Drawing, unit: str, level: float, top: float, *, ca
         rows = zip(x[:-1], x[1:], y(bottom), y(ceiling), strict=True)
         return "".join(f"M{a:g} {b:g}H{c:g}V{d:g}H{a:g}z" for a, c, b, d in rows if math.isfinite(b + d))
 
-    line = f"M{x[0]:g} {y(drawn.values)[0]:g}" + "".join(
-        f"V{v:g}H{b:g}" for v, b in zip(y(drawn.values), x[1:], strict=True)
-    )
+    def line(steps: slice) -> str:
+        rows = list(zip(x[:-1], x[1:], y(drawn.values), strict=True))[steps]
+        return f"M{rows[0][0]:g} {rows[0][2]:g}" + "".join(f"V{v:g}H{b:g}" for _, b, v in rows) if rows else ""
+
+    lines = f'<path class="series" d="{line(slice(drawn.ahead))}"/>'
+    if ahead := line(slice(drawn.ahead, None)):
+        lines += f'<path class="ahead" d="{ahead}"/>'
     grid_lines = "".join(f"M0 {y(np.array(tick)):g}H{_WIDTH}" for tick in ticks)
     marks = "".join(f"M{(x[k] + x[k + 1]) / 2:g} 0V{_HEIGHT}" for k in drawn.events)
     within = f'<path class="range" d="{boxes(drawn.least, drawn.most)}"/>' if drawn.longer else ""
@@ -107,7 +114,7 @@ def figure(name: str, drawn: Drawing, unit: str, level: float, top: float, *, ca
         f'<figure>{caption}<div class="plot"><div class="y">{sides}</div>'
         f'<svg role="img" aria-label="{label}" viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none">'
         f'<path class="lines" d="{grid_lines}"/>{within}<path class="band" d="{boxes(drawn.low, drawn.high)}"/>'
-        f'<path class="event" d="{marks}"/><path class="series" d="{line}"/><g class="hover">{hover}</g></svg>'
+        f'<path class="event" d="{marks}"/>{lines}<g class="hover">{hover}</g></svg>'
         f'<div class="x">{dates}</div></div></figure>'
     )
 
@@ -144,6 +151,8 @@ def _said(drawn: Drawing, unit: str, level: float) -> list[str]:
         found.append(text + (f"; steps from {least:,.{places}f} to {most:,.{places}f}" if drawn.longer else ""))
     for k in drawn.events:
         found[k] += "; a single event"
+    for k in range(drawn.ahead, len(found)):
+        found[k] += "; a forecast"
     return found
 
 
@@ -154,6 +163,7 @@ def _in_short(drawn: Drawing, unit: str) -> str:
     return (
         f"line of {what}{unit}, from {begin} to {end}; {rounded(drawn.values.mean())} on average,"
         f" lowest {rounded(drawn.least.min())}, highest {rounded(drawn.most.max())} ({highest_at})"
+        + (f"; a forecast from {instants_as_text(drawn.grid)[drawn.ahead]} on" if drawn.ahead < drawn.grid.size else "")
     )
 
 

@@ -48,6 +48,13 @@ class Totals(errors.Estimates):
     keys: tuple[Hashable, ...] | None = None
     is_bound: bool = False
 
+    @property
+    def is_forecast(self) -> NDArray[np.bool_]:
+        """Which totals are of steps ahead of all that was released, wholly or in part."""
+        size = self.series.release.size // len(self.series.release.keys or (0,))
+        ends = np.append(self.starts[1:], size)
+        return np.tile(ends > size - self.series.ahead, len(self.complete) // len(ends))
+
     def by_key(self) -> dict[Hashable, Totals]:
         """Return the totals of each key or group.
 
@@ -66,10 +73,12 @@ class Totals(errors.Estimates):
     ) -> Any:
         """Return a data frame with a row for each total: ``value``, ``low``, ``high`` and ``complete``.
 
-        The rest is as of :meth:`.Series.to_frame`.
+        Where the series has steps ahead, ``forecast`` says whether any of them is in the total. The rest is as of
+        :meth:`.Series.to_frame`.
         """
         low, high = self.interval(confidence_level)
         rows = {"value": self.values, "low": low, "high": high, "complete": self.complete}
+        rows |= {"forecast": self.is_forecast} if self.series.ahead else {}
         return frames.to_frame(rows, self.grid, self.keys, library=library, zone=zone)
 
     def plot(self, **options: Any) -> Axes:
@@ -85,7 +94,7 @@ def totals(
     series: AnySeries, step: str | int, *, groups: Mapping[Hashable, Iterable[Hashable]] | None, grid: TimeGrid | None
 ) -> Totals:
     """Add a series up; see :meth:`.Series.resample`."""
-    keys, grid = series.release.keys, frames.grid_of(series.release, grid)
+    keys, grid = series.release.keys, frames.grid_of(series, grid)
     starts, longer, complete = longer_steps(grid, step)
     parts = [series] if keys is None else list(series.by_key().values())
     ends = np.append(starts, grid.size)  # what adds up stretches, each from its start to the next one's:

@@ -48,7 +48,7 @@ def heading(what):
 
 
 def least(jobs, rounds=3, clock=time.process_time):
-    """Return the least time of each job, and print its row of docs/speed.csv: the first job stands beside the others."""
+    """Return the least time of each job, and print its row of docs/speed.csv, the first beside the others."""
     taken = {name: [] for name in jobs}
     for _ in range(rounds):
         for name, job in jobs.items():

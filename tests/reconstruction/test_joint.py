@@ -475,7 +475,7 @@ def test_departures_of_two_tiers_against_dense_conditioning():
     weights = np.array([[[0.5, 0.3], [0.2, 0.3]]])
     values = levels[:, :, None] * shape + rng.normal(0, 1.2, (1, 2, steps))
     stations = Stations(values, levels, np.array([1.7]), shape[None], own, weights, np.array([0.5, 0.5]))
-    model = Model(read_seasons(12, None, steps), False, True, common, 0.3)
+    model = Model(read_seasons(12, None, steps), False, True, common, 0.3, slice(steps))
     found = depart(stations, model, Events.empty(1, 2, steps))
     assert not found.events.open.any()
     back, channels = stations.back[0], found.channels[0]

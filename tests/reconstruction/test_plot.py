@@ -359,7 +359,7 @@ def test_a_title_over_one_series_overlaps_nothing(agg):
 def test_a_panel_says_which_series_has_another_model(agg):
     parts = [smoothed(part) for part in PANEL.parts()]
     parts[1] = dataclasses.replace(interpolate(PANEL.parts()[1]), model="linear interpolation (why)", converged=False)
-    series = SimpleNamespace(release=PANEL, by_key=lambda: dict(zip(PANEL.keys, parts, strict=True)))
+    series = SimpleNamespace(release=PANEL, ahead=0, by_key=lambda: dict(zip(PANEL.keys, parts, strict=True)))
     drawn = plot_panel(series)
     assert [axes.get_title(loc="left") for axes in drawn.values()] == [
         "north",

@@ -1,0 +1,79 @@
+"""Grids that go on: one over several that follow each other, and further steps after the last."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.grid.edges import parse_width
+from opendp_timeseries.grid.instants import parse_zone, write_instant
+from opendp_timeseries.grid.time_grid import TimeGrid
+
+
+def grid_over(grids: Sequence[TimeGrid]) -> TimeGrid:
+    """Return the grid of all steps of several, each of which begins where the one before it ends.
+
+    :raises ValueError: for others.
+    """
+    first, last = grids[0], grids[-1]
+    for before, after in pairwise(grids):
+        if before.step != after.step or before.zone != after.zone:
+            raise ValueError(f"grids must have one step and zone, to be one together; found {before!r}, {after!r}")
+        if before.edges()[-1] != after.edges()[0]:
+            problem = f"grids must follow each other; {after!r} does not begin where {before!r} ends"
+            raise ValueError(f"{problem}: give the release between them, or smooth each by itself")
+    if len(grids) == 1:
+        return first
+    if first.step is None:
+        instants = np.unique(np.concatenate([grid.edges().astype("M8[ns]").astype(np.int64) for grid in grids]))
+        zone = parse_zone(first.zone)
+        return TimeGrid.from_edges([write_instant(int(one), zone) for one in instants], zone=first.zone)
+    return TimeGrid(start=first.start, end=last.end, step=first.step, zone=first.zone)
+
+
+def extended(grid: TimeGrid, ahead: int) -> TimeGrid:
+    """Return a grid with so many more steps.
+
+    :raises ValueError: for a grid of edges, which says nothing of steps after it.
+    """
+    if not ahead:
+        return grid
+    if grid.is_integer:
+        return TimeGrid(size=grid.size + ahead)
+    if grid.step is None:
+        raise ValueError(f"ahead must be left out of a grid from edges, which has no further ones: {grid!r}")
+    return TimeGrid(start=grid.start, size=grid.size + ahead, step=grid.step, zone=grid.zone)
+
+
+def steps_ahead(ahead: Any, grid: TimeGrid) -> int:
+    """Return how many steps after a grid are meant: so many, or as long a time by its clock.
+
+    :raises TypeError, ValueError: for anything else, naming the remedy.
+    """
+    remedy = "how far to look ahead, such as '1w', or a number of steps, up to as many as were released"
+    if not isinstance(ahead, str):
+        return check.integer("ahead", ahead, minimum=1, maximum=grid.size, remedy=remedy)
+    if grid.is_integer:
+        raise ValueError(f"ahead ({ahead!r}) needs a grid with times; give grid=TimeGrid(…), or a number of steps")
+    try:
+        width = parse_width(ahead)
+    except ValueError as error:
+        raise ValueError(str(error).replace("step (", "ahead (", 1)) from None
+    further = extended(grid, grid.size)
+    clock = "local" if width.is_calendar else "UTC"
+    edges = further.edges(clock).astype("M8[ns]")
+    end = edges[grid.size]
+    if width.of == "M":
+        month = end.astype("M8[M]")
+        there = month + width.number
+        first, day = there.astype("M8[D]"), end.astype("M8[D]") - month.astype("M8[D]")
+        target = np.minimum(first + day, (there + 1).astype("M8[D]") - 1) + (end - end.astype("M8[D]"))
+    else:
+        target = end + (np.timedelta64(width.number, "D") if width.is_calendar else np.timedelta64(width.number, "ns"))
+    found = np.flatnonzero(edges[grid.size + 1 :] == target)
+    if not len(found):
+        problem = f"ahead ({ahead!r}) must be whole steps of {grid!r}, and no more time than was released"
+        raise ValueError(f"{problem}: {remedy}")
+    return int(found[0]) + 1

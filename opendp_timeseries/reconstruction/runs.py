@@ -1,0 +1,255 @@
+"""Releases of adjacent grids as one, such as those of months; and steps after the last, of which nothing was released.
+
+What is fitted is one series over all of their grids, so its release is made up here: of all values, with a grid that
+reaches as far. It states nothing. Who was counted how often is said by the releases themselves.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries.accounting.sampling import Sampling
+from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.signal import UnknownSignal
+from opendp_timeseries.design.tiers import Table
+from opendp_timeseries.design.weighting import Weighting
+from opendp_timeseries.design.weights import RESOLUTION_BITS
+from opendp_timeseries.grid import TimeGrid, extended, grid_over, steps_ahead
+from opendp_timeseries.reconstruction.everybody import last_tier, values_at
+from opendp_timeseries.reconstruction.matrices import Array
+from opendp_timeseries.release.release import Release
+
+#: Noise that differs by less than this is as good as equal.
+_EQUAL: Final = 0.02
+_ONE_BY_ONE: Final = "smooth each by itself"
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Releases of one kind whose grids follow each other, and a number of steps after them.
+
+    :param releases: in order of their grids.
+    :param grid: of the steps of one series, in place of the release's own, if that was made elsewhere.
+    :raises ValueError: if they are not of one kind, or do not follow each other; naming the remedy.
+    """
+
+    releases: tuple[Release, ...]
+    ahead: int = 0
+    given: TimeGrid | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.releases) > 1:
+            first = _kind(self.releases[0])
+            for one in self.releases[1:]:
+                if _kind(one) != first:
+                    raise ValueError(
+                        "releases must be of one count, in columns, caps, keys and groups, to be smoothed together over"
+                        f" several grids; {_ONE_BY_ONE}"
+                    )
+            _ = self.grid  # or they do not follow each other
+        if len(self.releases) > 1 or self.ahead:
+            signal = self.releases[0].design.signal
+            if signal.kernels or (signal.count is not None and signal.count.per is not None):
+                what = "behind a filter" if signal.kernels else "of totals by per="
+                where = "ahead must be left out" if self.ahead else "releases of several grids must not be"
+                raise ValueError(f"{where} {what}, whose values are not of single steps; {_ONE_BY_ONE}")
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one release, and no more steps."""
+        return len(self.releases) == 1 and not self.ahead
+
+    @property
+    def count(self) -> Count | None:
+        """The count of the first, if it is known."""
+        return self.releases[0].design.signal.count
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Steps of one series of each release."""
+        return [_steps(one) for one in self.releases]
+
+    @property
+    def steps(self) -> int:
+        """Steps of one series that were released."""
+        return sum(self.lengths)
+
+    @cached_property
+    def grid(self) -> TimeGrid | None:
+        """The grid of one series, with the steps after it; None if it is not known."""
+        grids = [self.given or one.grid for one in self.releases]
+        known = [grid for grid in grids if grid is not None]
+        return extended(grid_over(known), self.ahead) if known else None
+
+    @cached_property
+    def noise(self) -> Array:
+        """Standard deviation of the noise at each step that was released."""
+        return np.repeat([one.scale for one in self.releases], self.lengths)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether the noise is the same everywhere."""
+        return float(np.ptp(self.noise)) <= _EQUAL * float(self.noise.max())
+
+    @cached_property
+    def whole(self) -> Release:
+        """All values as one release, whose noise is that of the mean square."""
+        if self.is_one:
+            return self.releases[0]
+        first = self.releases[0]
+        size, starts = self.steps + self.ahead, np.cumsum([0, *self.lengths[:-1]])
+        positions = [_placed(one, start, size) for one, start in zip(self.releases, starts.tolist(), strict=True)]
+        order = np.argsort(np.concatenate(positions))
+        is_kept = all(one.sampling_probability == 1 for one in self.releases)
+        sampling = Sampling(probability=1.0) if is_kept else first.sampling
+        scale = first.scale if self.is_even else math.sqrt(float(np.mean(self.noise**2)))
+        named = [one.invocation for one in self.releases]
+        return Release(
+            steps=np.concatenate(positions)[order],
+            values=np.concatenate([one.values for one in self.releases])[order],
+            design=replace(first.design, signal=self._signal(first.design.signal), sampling=sampling, scale=scale),
+            invocation=None if None in named else "".join(map(str, named)),
+        )
+
+    def _signal(self, signal: Any) -> Any:
+        """Return the signal over the grid of the whole."""
+        grid = self.grid
+        if isinstance(signal, UnknownSignal) or grid is None:
+            return UnknownSignal(self.steps + self.ahead)
+        return replace(signal, count=replace(signal.count, reading=replace(signal.count.reading, grid=grid)))
+
+    def last_tiers(self, level: int = 0) -> "Run":
+        """Return that of the last tiers of private series, in counts; see :func:`.last_tier`."""
+        found = [last_tier(one, level) for one in self.releases]
+        longest = max(found, key=lambda one: one.design.count.grid.size).design.count.weighting  # all of them are full
+        return replace(self, releases=tuple(_weighted(one, longest) for one in found))
+
+    def tiers(self, level: int = 0) -> "Tiered":
+        """Return the values of private series in all tiers.
+
+        Grids of other lengths have tiers that end a little elsewhere. All are brought to those of the longest, by what
+        a tier has of people of whom there are as many in each octave of how often they come; the last one exactly.
+
+        :param level: of groups of keys; 0 is of the keys.
+        """
+        counts = [one.design.count for one in self.releases]
+        tables = [_table(count) for count in counts]
+        ends, weights = max(tables, key=lambda one: int(one.ends[-1]))
+        octaves = np.diff(np.log(ends), prepend=math.log(ends[0]) - 1.0)
+        values, noise = [], []
+        for count, own, release, length in zip(counts, tables, self.releases, self.lengths, strict=True):
+            of_level, scale = values_at(release, count, level)
+            rows = np.searchsorted(own.ends, np.minimum(ends, own.ends[-1]))
+            factor = octaves @ weights / (octaves @ own.weights[rows])
+            factor[-1] = weights[0, -1] / own.weights[0, -1]
+            values.append(factor[:, None, None] * of_level)
+            noise.append(np.repeat(factor[:, None] * scale, length, axis=1))
+        found, errors = np.concatenate(values, axis=2), np.concatenate(noise, axis=1)
+        by_tier = np.sqrt(np.mean(errors**2, axis=1))
+        scale = float(by_tier[-1])
+        even = np.where(by_tier > 0, by_tier / (scale or 1.0), 1.0)  # by which all tiers have the same noise
+        relative = errors / np.where(by_tier > 0, by_tier, 1.0)[:, None]
+        return Tiered(
+            found / even[:, None, None],
+            ends,
+            weights / 2**RESOLUTION_BITS / even,
+            scale,
+            None if len(tables) == 1 else relative,
+        )
+
+
+class Tiered(NamedTuple):
+    """Values in tiers of activity, and what their weights are.
+
+    :param values: by tier, series and step.
+    :param ends: how often people come who have a row of weights.
+    :param weights: a column for each tier.
+    :param scale: standard deviation of the noise, in the mean square over the steps of any tier.
+    :param noise: that of each tier and step by this; None if it is the same.
+    """
+
+    values: Array
+    ends: NDArray[np.int64]
+    weights: Array
+    scale: float
+    noise: Array | None
+
+
+def _table(count: Count) -> Table:
+    assert count.tiers is not None
+    return count.tiers.table(count.reading.most_steps)
+
+
+def _weighted(release: Release, weighting: Weighting) -> Release:
+    """Return a release of a count that is weighted so."""
+    signal = release.design.known
+    counted = replace(signal, count=replace(signal.count, weighting=weighting))
+    return replace(release, design=replace(release.design, signal=counted))
+
+
+def _steps(release: Release) -> int:
+    """Steps of one series."""
+    count = release.design.signal.count
+    return release.size if count is None else count.grid.size
+
+
+def _placed(release: Release, start: int, size: int) -> NDArray[np.int64]:
+    """Return where kept values of a release are, whose steps begin there in series of this size."""
+    row, step = np.divmod(release.steps, _steps(release))
+    placed: NDArray[np.int64] = row * size + start + step
+    return placed
+
+
+def _kind(release: Release) -> Any:
+    """Return what releases have in common that differ by their grids alone, and by the noise."""
+    signal = release.design.signal
+    if signal.count is None:
+        raise ValueError(f"releases must know their grids and counts, to be smoothed together; {_ONE_BY_ONE}")
+    count = signal.count
+    weighting = count.weighting if count.tiers is None else count.tiers.series
+    reading = tuple(getattr(count.reading, field.name) for field in fields(count.reading) if field.name != "grid")
+    return reading, weighting, signal.stages
+
+
+def runs_of(releases: Sequence[Release], ahead: Any, given: TimeGrid | None) -> list[Run]:
+    """Return a run for each release of the first grid: of it and of those of its kind on the grids after it.
+
+    :raises ValueError: if grids do not follow each other, or one has other releases than the first.
+    """
+    by_grid: dict[Any, list[Release]] = {}
+    for one in releases:
+        by_grid.setdefault(one.grid, []).append(one)
+    if len(by_grid) == 1:
+        return [run_of((one,), ahead, given) for one in releases]
+    if given is not None:
+        raise ValueError("grid must be left out where releases of several grids are smoothed together: they know it")
+    if None in by_grid or any(grid.is_integer for grid in by_grid):
+        raise ValueError(f"releases must have grids with times, to be smoothed together over several; {_ONE_BY_ONE}")
+    (first, *later) = sorted(by_grid.values(), key=lambda row: _begin(row[0]))
+    chains = []
+    for one in first:
+        kind = _kind(one)
+        alike = [[other for other in row if _kind(other) == kind] for row in later]
+        if any(len(row) != 1 for row in alike) or any(len(row) != len(first) for row in later):
+            problem = f"releases must be the same kinds of series on every grid; of {one.grid!r}, one is not on all"
+            raise ValueError(f"{problem}: {_ONE_BY_ONE}, or leave it out")
+        chains.append(run_of((one, *(row[0] for row in alike)), ahead, None))
+    return chains
+
+
+def _begin(release: Release) -> Any:
+    assert release.grid is not None
+    return release.grid.edges()[0]
+
+
+def run_of(releases: tuple[Release, ...], ahead: Any, given: TimeGrid | None) -> Run:
+    """Return a run with as many steps after it as :func:`.smooth` is asked for."""
+    run = Run(releases, given=given)
+    if ahead is None:
+        return run
+    return replace(run, ahead=steps_ahead(ahead, run.grid or TimeGrid(size=run.steps)))

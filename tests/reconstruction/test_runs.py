@@ -1,0 +1,336 @@
+"""Releases of adjacent grids that are smoothed together, and forecasts of the steps after them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import opendp_timeseries as ts
+from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.design.tiers import Tiers
+from opendp_timeseries.design.weights import RESOLUTION_BITS
+from opendp_timeseries.reconstruction import structural
+from opendp_timeseries.reconstruction.basis import Basis
+from opendp_timeseries.reconstruction.counts import counts_of
+from opendp_timeseries.reconstruction.linearised import Learnt, Link, Model
+from opendp_timeseries.reconstruction.observations import Observations
+from opendp_timeseries.reconstruction.runs import Run
+from tests.oracles import forecasts as oracle
+from tests.reconstruction.simulated import error_and_cover, local_rate, week
+from tests.reconstruction.test_everybody import count_of
+from tests.reconstruction.test_everybody import released as private
+from tests.reconstruction.test_joint import hours
+from tests.releases import release_of, signal_of
+
+BERLIN = "Europe/Berlin"
+#: In the middle of the second, clocks go forward.
+SPRING = [
+    ts.TimeGrid(start=start, end=end, step="1h", zone=BERLIN)
+    for start, end in [("2024-02-26", "2024-03-18"), ("2024-03-18", "2024-04-08"), ("2024-04-08", "2024-04-29")]
+]
+ALL_SPRING = ts.TimeGrid(start="2024-02-26", end="2024-04-29", step="1h", zone=BERLIN)
+SEASONS = ("1d", "1w")
+
+
+def of_hours(counts, grid, rng, *, scale=20.0, probability=1.0, **change):
+    """A model of a release with a cap, of one series or of a panel: NumPy's noise, to be reproducible."""
+    signal = signal_of(size=grid.size, grid=grid, **change)
+    kept = np.flatnonzero(rng.random(counts.size) < probability)
+    noisy = counts.ravel()[kept] + rng.normal(0, scale, len(kept))
+    return release_of(steps=kept, values=noisy, signal=signal, scale=scale, sampling_probability=probability)
+
+
+def spring(rng, factor=1.0):
+    """Counts of nine weeks by the clock, with weather that comes and goes."""
+    weather = np.exp(np.convolve(rng.normal(0, 0.05, ALL_SPRING.size), 0.95 ** np.arange(200))[: ALL_SPRING.size])
+    return rng.poisson(factor * local_rate(ALL_SPRING) * weather).astype(float)
+
+
+def in_parts(counts):
+    return np.split(counts, np.cumsum([grid.size for grid in SPRING])[:-1], axis=-1)
+
+
+# What is fitted, where everything is known.
+
+
+def test_steps_of_other_noise_and_steps_ahead_are_those_of_dense_conditioning():
+    rng, size, last = np.random.default_rng(4), 90, 70
+    kept = np.flatnonzero(rng.random(last) < 0.7)
+    noise = rng.uniform(0.3, 3.0, len(kept))
+    seen = Observations(size, kept, rng.normal(5, 2, len(kept)), noise)
+    model = Model(seen, Basis(size, (), False, 100), Link(square=False, unit=1.0, mean=2.0))
+    learnt = Learnt(np.log([0.4, 6.0]), 0.0)
+    found = structural._posterior(model, model.linearise(np.zeros(len(kept)), 0.0), learnt).posterior
+    mean, variance, covariance = oracle.posterior(
+        size, kept, seen.values, noise, level=1.0, fading=(0.4, 6.0), mean=2.0
+    )
+    assert np.allclose(found.mean, mean, rtol=0, atol=1e-9)
+    assert np.allclose(found.variance, variance, rtol=0, atol=1e-9)
+    week_ahead = np.where(np.arange(size) >= last, 1.0, 0.0)
+    assert week_ahead @ (found.joint @ week_ahead) == pytest.approx(week_ahead @ covariance @ week_ahead, abs=1e-9)
+    # Counts scatter around the rate: those that were seen are known better, those ahead as well as the rate and this.
+    counts, spread, _ = counts_of(seen, found._replace(dispersion=0.5))
+    expected = oracle.counts(mean, variance, kept, seen.values, noise, own=0.5 * mean)
+    assert np.allclose(counts, expected[0], rtol=0, atol=1e-9)
+    assert np.allclose(spread, expected[1], rtol=0, atol=1e-9)
+
+
+def test_releases_with_one_noise_are_as_one_release():
+    rng = np.random.default_rng(1)
+    counts = spring(rng)
+    parts = [of_hours(one, grid, rng) for one, grid in zip(in_parts(counts), SPRING, strict=True)]
+    whole = of_hours(counts, ALL_SPRING, rng)
+    whole = replace(whole, values=np.concatenate([one.values for one in parts]))
+    expected = ts.smooth(whole, seasons=SEASONS)
+    (found,) = ts.smooth(parts[::-1], seasons=SEASONS)  # in any order
+    assert np.array_equal(found.values, expected.values)
+    assert np.array_equal(found.standard_error, expected.standard_error)
+    assert found.release.grid == ALL_SPRING
+    assert found.sources == tuple(parts)
+    assert len(found.resample("1w")) == 9
+
+
+def test_a_release_of_nothing_but_noise_tells_no_more_than_none():
+    rng = np.random.default_rng(2)
+    counts = in_parts(spring(rng))
+    first = of_hours(counts[0], SPRING[0], rng)
+    nothing = of_hours(counts[1], SPRING[1], rng, scale=1e4)
+    ahead = ts.smooth(first, ahead=SPRING[1].size)
+    (found,) = ts.smooth([first, nothing])
+    last = SPRING[0].size
+    assert np.abs(found.values - ahead.values)[:last].max() < 0.2 * ahead.standard_error.min()
+    assert np.allclose(found.standard_error, ahead.standard_error, rtol=0.05)
+    # Without a pattern, a series goes on at its mean, though it is fitted by its root.
+    assert ahead[-1] == pytest.approx(counts[0].mean(), rel=0.05)
+
+
+@pytest.mark.parametrize(("start", "size"), [("2023-02-01", 672), ("2023-04-01", 720)])
+def test_values_in_tiers_of_other_lengths_are_brought_to_those_of_the_longest(start, size):
+    """Whoever comes, as far as tiers end alike; and the last tier exactly."""
+    releases, often = [], np.array([1, 5, 20, 60, 150, 300, 600])
+    people = 1000 / often
+    longer = ts.TimeGrid(start=start, size=size, step="1h", zone="UTC").end
+    for begin, steps in ((start, size), (longer, 744)):
+        count = count_of(steps)
+        grid = ts.TimeGrid(start=begin, size=steps, step="1h", zone="UTC")
+        count = replace(count, reading=replace(count.reading, grid=grid))
+        table = count.tiers.table(steps)
+        rows = table.weights[np.searchsorted(table.ends, often)] / 2**RESOLUTION_BITS
+        values = np.repeat(people @ rows, steps)
+        made = {"steps": np.arange(len(values)), "values": values, "signal": Signal(count)}
+        releases.append(release_of(**made, scale=2.0, sampling_probability=1.0))
+    found = Run(tuple(releases)).tiers()
+    first, last = found.values[:, 0, 0], found.values[:, 0, -1]
+    assert np.allclose(first, last, rtol=0.02)
+    assert np.allclose(found.values[-1] / found.weights[0, -1], people.sum())
+    assert np.allclose(np.mean(found.noise**2, axis=1), 1)
+    assert np.allclose(found.noise[:, 0], found.noise[:, -1], rtol=0.06)
+
+
+# Near the truth, and covered.
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("probability", [1.0, 0.4])
+def test_parts_are_nearer_together_than_alone(probability):
+    alone, together, covers = [], [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        counts = spring(rng, 0.5)
+        parts = [
+            of_hours(one, grid, rng, scale=scale, probability=probability)
+            for one, grid, scale in zip(in_parts(counts), SPRING, (25.0, 25.0, 50.0), strict=True)
+        ]
+        (series,) = ts.smooth(parts, seasons=SEASONS)
+        error, cover = error_and_cover(series, counts)
+        together.append(error)
+        covers.append(cover)
+        each = [ts.smooth(part, seasons=SEASONS) for part in parts]
+        alone.append(np.abs(np.concatenate([one.values for one in each]) - counts).mean())
+    assert np.mean(together) < 0.92 * np.mean(alone)
+    assert 0.85 < np.mean(covers) < 0.96
+
+
+@pytest.mark.long
+def test_a_private_series_goes_on_by_the_clock():
+    """Over a change of the clocks, on a run of two releases of other noise."""
+    errors, usual, covers = [], [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        counts = in_parts(spring(rng, 2.0))
+        releases = []
+        for one, grid, scale in zip(counts[:2], SPRING[:2], (13.0, 18.0), strict=True):
+            made = count_of(grid.size, Tiers(ends=(10, 80)))
+            made = replace(made, reading=replace(made.reading, grid=grid))
+            thin = rng.binomial(one.astype(int), 0.7)
+            releases.append(private({5: thin, 60: one - thin}, rng, scale=scale, count=made))
+        (series,) = ts.smooth(releases, seasons=SEASONS, ahead="1w")
+        assert series.ahead == 168
+        truth = np.concatenate([*counts[:2], counts[2][:168]])
+        errors.append(np.abs(series - truth)[-168:].mean())
+        usual.append(np.abs(counts[1][-168:] - counts[2][:168]).mean())
+        low, high = series.interval()
+        covers.append(np.mean(((low <= truth) & (truth <= high))[-168:]))
+    assert np.mean(errors) < np.mean(usual)  # of the last true week
+    assert 0.8 < np.mean(covers) < 0.98
+
+
+def test_panels_go_on_and_add_up():
+    rng = np.random.default_rng(3)
+    counts = hours(3, keys=5, weeks=3)
+    grids = [ts.TimeGrid(start=start, size=168, step="1h", zone="UTC") for start in ("2024-01-01", "2024-01-08")]
+    keys = tuple(f"k{k}" for k in range(5))
+    made = [
+        of_hours(counts[:, first : first + 168], grid, rng, scale=8.0, panel=keys)
+        for first, grid in zip((0, 168), grids, strict=True)
+    ]
+    releases = [replace(one, invocation=name) for one, name in zip(made, "ab", strict=True)]
+    groups = Groups.of({"city": list(keys)}, keys)
+    totals = []
+    for one, first in zip(releases, (0, 168), strict=True):
+        signal = one.design.signal.after(groups)
+        noisy = counts[:, first : first + 168].sum(axis=0) + rng.normal(0, 10.0, 168)
+        made = release_of(steps=np.arange(168), values=noisy, signal=signal, scale=10.0, sampling_probability=1.0)
+        totals.append(replace(made, invocation=one.invocation))
+    stations, city = ts.smooth([releases[0], totals[0], totals[1], releases[1]], seasons=(24, 168), ahead="1w")
+    assert "jointly" in stations.model
+    rows = np.array([one.values for one in stations.by_key().values()])
+    assert np.allclose(rows.sum(axis=0), city)
+    assert rows.min() >= 0
+    low, high = stations.interval()
+    truth = counts.ravel()
+    covered = ((low <= truth) & (truth <= high))[stations.is_forecast]
+    assert covered.shape == (5 * 168,)
+    assert 0.7 < covered.mean() < 0.99
+    north = stations.resample("1w", groups={"north": ["k0", "k1"]})
+    assert north.is_forecast.tolist() == [False, False, True]
+    assert north.standard_error[-1] > north.standard_error[0]
+    # Each by itself, with nothing joint.
+    few = replace(releases[0], steps=releases[0].steps[::2], values=releases[0].values[::2])
+    alone = ts.smooth(few, seasons=24, ahead=24)
+    assert [part.ahead for part in alone.parts] == [24] * 5
+    assert alone.is_forecast.sum() == 5 * 24
+
+
+def test_private_panels_go_on_and_add_up():
+    rng = np.random.default_rng(5)
+    count = count_of(168, Tiers(ends=(10,)), panel=("a", "b", "c"), key_cap=1)
+    rates = np.array([1.0, 2.0, 4.0])[:, None] * np.tile(week(24), 14)
+    truth = rng.poisson(rates)
+    thin = rng.binomial(truth, 0.8)
+    groups = {5: thin[:, :168].ravel(), 60: (truth - thin)[:, :168].ravel()}
+    series = ts.smooth(private(groups, rng, scale=13.0, count=count), seasons=24, ahead=168)
+    assert series.ahead == 168
+    low, high = series.interval()
+    covered = ((low <= truth.ravel()) & (truth.ravel() <= high))[series.is_forecast]
+    assert covered.mean() > 0.75
+    assert np.isfinite(series.standard_error).all()
+
+
+# Refused, and marked.
+
+
+def test_what_is_not_one_count_on_adjacent_grids_is_refused():
+    rng = np.random.default_rng(1)
+    first, second, third = (of_hours(np.full(grid.size, 9.0), grid, rng) for grid in SPRING)
+    with pytest.raises(ValueError, match=r"does not begin where .* ends: give the release between them"):
+        ts.smooth([first, third])
+    other = of_hours(np.full(SPRING[1].size, 9.0), SPRING[1], rng, participation_cap=61)
+    with pytest.raises(ValueError, match="releases must be the same kinds of series on every grid"):
+        ts.smooth([first, other])
+    with pytest.raises(ValueError, match="releases must be the same kinds of series on every grid"):
+        ts.smooth([first, second, second])
+    numbers = [release_of(steps=range(n), values=np.ones(n), signal=signal_of(size=n)) for n in (24, 25)]
+    with pytest.raises(ValueError, match="releases must have grids with times"):
+        ts.smooth(numbers)
+    with pytest.raises(ValueError, match="grid must be left out"):
+        ts.smooth([first, second], grid=ALL_SPRING)
+    with pytest.raises(ValueError, match="method='haar'"):
+        ts.smooth([first, second], "haar")
+    with pytest.raises(ValueError, match="method='haar'"):
+        ts.smooth(first, "haar", ahead=24)
+    kernel = ts.gaussian_kernel(SPRING[0].size, std=2)
+    filtered = release_of(
+        steps=range(SPRING[0].size),
+        values=np.ones(SPRING[0].size),
+        signal=signal_of(size=SPRING[0].size, grid=SPRING[0], stages=(kernel,)),
+    )
+    with pytest.raises(ValueError, match="ahead must be left out behind a filter"):
+        ts.smooth(filtered, ahead="1d")
+    series = ts.smooth(first, ahead="1d")
+    with pytest.raises(ValueError, match=r"ahead \(24\) must be left out where a total sets the level"):
+        series.with_total(5000.0)
+
+
+def test_counts_made_elsewhere_go_on_by_the_grid_that_is_given():
+    rng = np.random.default_rng(1)
+    size = SPRING[0].size
+    release = release_of(
+        steps=np.arange(size), values=rng.normal(50, 9, size), signal=size, scale=9.0, sampling_probability=1.0
+    )
+    series = ts.smooth(release, seasons="1d", grid=SPRING[0], ahead="1w")
+    assert series.ahead == 168
+    assert len(series.resample("1d", grid=SPRING[0])) == 28
+    assert ts.smooth(release, seasons=24, ahead=24).is_forecast.sum() == 24
+
+
+@pytest.fixture(scope="module")
+def forecast():
+    rng = np.random.default_rng(7)
+    counts = in_parts(spring(rng))
+    return ts.smooth(of_hours(counts[0], SPRING[0], rng), seasons=SEASONS, ahead="1w")
+
+
+def test_frames_mark_forecasts(forecast):
+    frame = forecast.to_frame()
+    assert frame["forecast"].sum() == 168
+    assert not frame["kept"][frame["forecast"]].any()
+    assert np.isfinite(frame["low"][frame["forecast"]]).all()
+    assert str(frame.index[-1]) == "2024-03-24 23:00:00+01:00"
+    weeks = forecast.resample("1w").to_frame()
+    assert weeks["forecast"].tolist() == [False, False, False, True]
+    assert "168 of them ahead" in repr(forecast)
+
+
+def test_figures_draw_forecasts_dashed(forecast):
+    axes = forecast.plot()
+    lines = {line.get_label(): line for line in axes.lines}
+    assert lines["forecast"].get_linestyle() == "--"
+    assert len(lines["forecast"].get_xdata()) == 169
+    assert len(lines["series"].get_xdata()) == SPRING[0].size
+    caption = " ".join(axes.get_xlabel().split())
+    assert "Dashed line: The last 168 steps are forecasts, of which nothing was released" in caption
+    assert "at most 60 steps" in caption
+    totals = forecast.resample("1w").plot()
+    assert {line.get_linestyle() for line in totals.lines} == {"-", "--"}
+
+
+def test_pages_and_tables_mark_forecasts(forecast, tmp_path):
+    page = forecast.to_html(totals="1w")
+    assert page.count('class="ahead"') == 1
+    assert "; a forecast</title>" in page
+    assert "2024-03-18 (forecast)" in page
+    assert "The last 168 steps are forecasts" in page
+    rows = forecast.to_csv().splitlines()
+    assert rows[0].endswith(",forecast")
+    assert sum(row.endswith(",forecast") for row in rows[1:]) == 168
+    forecast.to_excel(tmp_path / "book.xlsx")
+    openpyxl = pytest.importorskip("openpyxl")
+    sheet = openpyxl.load_workbook(tmp_path / "book.xlsx")["Series"]
+    assert [cell.value for cell in next(sheet.iter_rows(max_row=1))][-1] == "forecast"
+    assert sheet.cell(sheet.max_row, sheet.max_column).value == "forecast"
+    assert sheet.cell(2, sheet.max_column).value in (None, "")
+    assert "forecast" not in replace(forecast, ahead=0).to_html()
+
+
+def test_captions_say_that_caps_are_of_each_release():
+    rng = np.random.default_rng(7)
+    parts = [
+        of_hours(one, grid, rng, scale=scale)
+        for one, grid, scale in zip(in_parts(spring(rng)), SPRING, (20.0, 30.0, 25.0), strict=True)
+    ]
+    (series,) = ts.smooth(parts)
+    caption = " ".join(series.plot().get_xlabel().split())
+    assert "at most 60 steps in each of 3 releases" in caption
+    assert "of 3 releases on adjacent grids, smoothed together, with noise of standard deviation 20 to 30" in caption
