@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_t
 
 T = TypeVar("T")
 
-#: Metadata of a field that documents omit where it is None.
+#: Metadata of a field that documents omit where it has its default.
 OPTIONAL: Final = MappingProxyType({"optional": True})
 
 
@@ -54,8 +54,8 @@ def encode(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if dataclasses.is_dataclass(value):
-        pairs = {field.name: (encode(getattr(value, field.name)), field) for field in dataclasses.fields(value)}
-        fields = {name: part for name, (part, field) in pairs.items() if part is not None or field.metadata != OPTIONAL}
+        own = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
+        fields = {f.name: encode(one) for f, one in own.items() if f.metadata != OPTIONAL or one != f.default}
         return {value.tag: fields} if hasattr(value, "tag") else fields
     return [encode(part) for part in value] if isinstance(value, tuple) else value
 

@@ -1,6 +1,6 @@
 """Things that many tests need, made in one place: what they are made of is said here, and nowhere else."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import opendp_timeseries as ts
 from opendp_timeseries.design.count import Count
@@ -11,9 +11,14 @@ from opendp_timeseries.design.weighting import Drop, capped
 EXCESS = {"drop": {"excess": "drop"}, "l2": {"excess": "downweight"}, "l1": {"excess": "downweight", "norm": "l1"}}
 
 
-def count(*, participation_cap=1, excess="drop", tiers=None, per=None, **read):
-    """Make a count of flat fields: of what is read, how individuals are weighted, and what is added up."""
-    weighting = capped(participation_cap, **EXCESS[excess]) if tiers is None else tiers
+def count(*, participation_cap=1, excess="drop", tiers=None, typical=None, per=None, **read):
+    """Make a count of flat fields: of what is read, how individuals are weighted, and what is added up.
+
+    Tiers are of steps at the step cap, unless a typical size is said.
+    """
+    weighting = capped(participation_cap, **EXCESS[excess])
+    if tiers is not None:
+        weighting = replace(tiers, typical=read.get("step_cap", 1) if typical is None else typical)
     return Count(Reading(**read), weighting, per)
 
 
@@ -21,7 +26,7 @@ def changed(made, **changes):
     """Make a count that differs in these fields."""
     flat = {field.name: getattr(made.reading, field.name) for field in fields(Reading)} | {"per": made.per}
     if made.cap is None:
-        flat["tiers"] = made.weighting
+        flat |= {"tiers": made.weighting, "typical": made.weighting.typical}
     else:
         excess = "drop" if isinstance(made.weighting, Drop) else made.weighting.norm
         flat |= {"participation_cap": made.cap, "excess": excess}

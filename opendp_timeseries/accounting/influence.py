@@ -323,35 +323,36 @@ def pooled_influence(
     )
 
 
-def tiers_influence(influence: Influence, largest: float, series: int) -> Influence:
-    """Return the influence on tiers, given that on a downweighted series (docs/proofs/scaling.md).
+def tiers_influence(reach: Reach, *, square: int, largest: float, series: int) -> Influence:
+    """Return the influence on tiers of activity (docs/proofs/scaling.md).
 
-    An individual's vector ``x`` becomes ``w_k·x`` in tier ``k``; all tiers together are no longer than ``x`` is after
-    downweighting.
+    An individual's vector ``x`` becomes ``w_k·x`` in tier ``k``.
 
+    :param reach: limits on events, or values, in the count of each step.
+    :param square: to which the squared norm of everybody is reduced, over all tiers, in each period.
     :param largest: the largest weight in any tier, at most 1.
     :param series: number of tiers.
     """
-    linf, squared = influence.linf, influence.l2_squared
-    if linf < math.inf:
-        squared = min(squared, influence.l0 * Fraction(linf) ** 2)
+    steps, halves, event = reach.steps(), 2 if reach.replaced else 1, reach.step_cap**2
+    entries = min(halves * sum(steps), reach.size)
+    squared = Fraction(min(halves * sum(min(square, own * event) for own in steps), entries * event))
+    linf = up_fraction(reach.step_cap)
     return Influence(
-        l0=series * influence.l0,
-        l2=influence.l2,
-        squared=None if squared == math.inf else Fraction(squared),
-        linf=min(linf, up(linf * largest)),
-        individuals=influence.individuals,
+        l0=series * entries,
+        l2=up_sqrt(squared),
+        squared=squared,
+        linf=min(up_sqrt(square), linf, up(linf * largest)),
+        individuals=reach.individuals,
     )
 
 
-def grouped_influence(reach: Reach, *, first: int, entries: int) -> Influence:
+def grouped_influence(reach: Reach, *, square: int, entries: int) -> Influence:
     """Return the influence on tiers of a panel and its groups, under a common norm (docs/proofs/groups.md).
 
-    :param reach: limits on events in the count of each key and step.
-    :param first: the end of the first tier, to whose norm everybody is reduced.
+    :param reach: limits on events, or values, in the count of each key and step.
+    :param square: to which the squared norm of everybody is reduced, in each period.
     :param entries: of the result: steps of all keys and groups, in each tier.
     """
-    square = first * reach.step_cap**2
     # Somebody at several keys at once can reach the norm in a single step, so that a short period bounds nothing.
     periods = 1 if reach.periods is None else len(reach.periods)
     squared = Fraction(square * periods * (2 if reach.replaced else 1))

@@ -18,7 +18,7 @@ from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import PARQUET_SUFFIXES, read_csv_log, read_parquet_log
 from opendp_timeseries.counting.tables import log_in_utc
 from opendp_timeseries.datasets import load_flights
-from opendp_timeseries.design.reading import Reading, Source, panel_of
+from opendp_timeseries.design.reading import MOST_BOUND, Reading, Source, panel_of
 from opendp_timeseries.reconstruction.seasons import read_seasons
 
 #: Nobody looks at a figure or a table of more steps than this.
@@ -128,11 +128,11 @@ def _tree(rows: list[dict[str, str]], columns: list[str], by: str) -> Any:
 def read_log(options: argparse.Namespace, grid: ts.TimeGrid, *, step_cap: int) -> Any:
     """Read the log, and refuse what the names and types of its columns show to be wrong.
 
-    :param step_cap: of a CSV file, how many rows of one individual in one step are needed.
+    :param step_cap: of a CSV file, how many rows of one individual in one step are needed, or how much of a value.
     """
     if options.file is None:
         return log_in_utc(load_flights())
-    columns = chosen(options, "identifier", "time", "by")
+    columns = chosen(options, "identifier", "time", "by", "value")
     suffix, zone = options.file.suffix.lower(), options.times_zone or options.zone
     if suffix in PARQUET_SUFFIXES:
         log = read_parquet_log(options.file, **columns, zone=None if zone == options.zone else zone)
@@ -153,10 +153,11 @@ def read_log(options: argparse.Namespace, grid: ts.TimeGrid, *, step_cap: int) -
 
 def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> tuple[ts.LogCheck, Sequence[str]]:
     """Look at the log: what is found, and what its reader has to say. Private."""
-    names = ("identifier", "time", "participation_cap", "step_cap", "gap", "period")
+    names = ("identifier", "time", "participation_cap", "step_cap", "gap", "period", "value", "bound")
     how = {**chosen(options, *names), "excess": excess_of(options), **keys_and_groups(options)[0]}
     # With a gap, shares are of all events.
-    log = read_log(options, grid, step_cap=options.step_cap if options.gap == 1 else _ALL)
+    few = options.step_cap if options.gap == 1 else _ALL
+    log = read_log(options, grid, step_cap=few if options.value is None else MOST_BOUND)
     return ts.check_log(log, grid=grid, **how), getattr(log, "notes", ())
 
 

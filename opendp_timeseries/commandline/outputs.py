@@ -156,6 +156,7 @@ def _record(made: Made) -> str:
 def told(made: Made, options: argparse.Namespace) -> dict[str, Any]:
     """Return what a page, a workbook and the summary say of all that is released."""
     what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
+    what = what if options.value is None else options.value
     step, notes = str(made.series.release.design.count.grid.step), []
     sure = f"with {_CONFIDENCE:.0%} confidence"
     for series in made.people:

@@ -90,7 +90,7 @@ def _another(place: Path) -> str:
 
 def _log(options: argparse.Namespace, grid: ts.TimeGrid) -> Any:
     with stage(f"Reading {options.file}", quiet=options.quiet):
-        return read_log(options, grid, step_cap=options.step_cap)
+        return read_log(options, grid, step_cap=options.step_cap if options.bound is None else options.bound)
 
 
 def _flat(made: Any) -> list[ts.Release]:
@@ -181,13 +181,16 @@ def _summary(made: Made, options: argparse.Namespace) -> list[str]:
     count, p = first.design.count, first.sampling_probability
     within = f" within {count.unit.period}" if count.unit.period else ""
     panel = "" if count.panel is None else f", for each of {len(count.panel)} keys of {options.by!r}"
-    counted = "individuals who have an event" if count.reading.step_cap == 1 else "events"
+    counted = f"number of {'individuals who have an event' if count.reading.step_cap == 1 else 'events'}"
+    if options.value is not None:
+        counted = f"sum of {options.value!r}"
     smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
     chance = f"one of each block of {round(1 / p)}" if first.sampling.stratified else f"each with probability {p:.4g}"
     kept = "" if p == 1 else f" {len(first)} of {first.size} steps were kept at random ({chance})."
     said = [
-        f"A private series of counts: {count.grid.size} steps of {count.grid.step} from {count.grid.start}{panel}. The"
-        f" count of a step is the number of {counted} in it{smoothing}; Gaussian noise of standard deviation"
+        f"A private series of {'counts' if options.value is None else 'sums'}: {count.grid.size} steps of"
+        f" {count.grid.step} from {count.grid.start}{panel}. The {'count' if options.value is None else 'number'} of a"
+        f" step is the {counted} in it{smoothing}; Gaussian noise of standard deviation"
         f" {first.scale:.4g} is added to it.{kept}",
         " ".join(contents_of(made.series, totals="", records="", **about).near),
         *(textwrap.shorten(note, _LONGEST, placeholder=" …") for note in about["notes"]),

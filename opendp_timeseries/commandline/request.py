@@ -35,7 +35,7 @@ class Request(NamedTuple):
             unit = ts.period_distance(options.period, zone=options.zone)
         space = ts.event_log_domain(**chosen(options, "identifier", "time")), unit
         panel, groups = keys_and_groups(options)
-        caps = chosen(options, "step_cap", "gap") | panel
+        caps = chosen(options, "step_cap", "gap", "value", "bound", "typical", "total_bound") | panel
         if options.participation_cap is not None:
             caps |= {"participation_cap": options.participation_cap, "excess": excess_of(options)}
         elif groups is not None:  # without a cap they are in the count itself

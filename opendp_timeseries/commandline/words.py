@@ -151,6 +151,7 @@ _TYPES: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
     season: ((str, int, float), "a number of steps"),
 }
 _CAP: Final = ("participation_cap",)
+_NO_CAP: Final = (("participation_cap", ", as it is of tiers"),)
 _NO_FILTER: Final = (("filter_std", ", as totals are of counts that are not filtered"),)
 _NO_PERIOD: Final = (("period", ", as everybody is counted once for all that they did"),)
 # fmt: off
@@ -194,6 +195,15 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             choices=EXCESS, needs=_CAP),
         "step_cap": Word(int, "people or events? 1 counts the people of each step; a greater number counts events, up"
             " to so many of one individual in a step", 3, usual=1, ask="may", of=_PLANS),
+        "value": Word(str, "the column of numbers to add up, such as minutes, which are rounded to whole units; without"
+            " it, rows are counted", "minutes", gives="sums of a value", needs=("file", "bound"),
+            bars=(("step_cap", ", as the bound is the most in a step"),)),
+        "bound": Word(int, "the most of one individual in one step, in units of the value, from what is plausible", 600,
+            needs=("value",)),
+        "typical": Word(int, "without a cap: a typical value, in its units, for the finest tier (the root of the"
+            " bound)", 20, needs=("value",), bars=_NO_CAP),
+        "total_bound": Word(int, "without a cap: the most of one individual in all steps together, for less noise;"
+            " those with more lose some", 10_000, needs=("value",), bars=_NO_CAP),
         "gap": Word(int, "least distance, in steps, of two in which one individual counts", 6, usual=1, of=_PLANS,
             compared=True),
         "period": Word(str, "protect what one individual does within one day, week, month, quarter or year of the zone,"

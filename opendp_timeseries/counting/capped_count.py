@@ -1,4 +1,4 @@
-"""Count events per step with caps on every individual: the numeric engine, without OpenDP.
+"""Count events, or add up values, per step with caps on every individual: the numeric engine, without OpenDP.
 
 Every row becomes one integer, the individual in the high bits and the step in the low ones, and one sort
 brings the rows of each individual together, in the order of their steps. What is kept of an individual
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.counting.gap import kept_apart
 from opendp_timeseries.counting.identifiers import Labels, text_words
-from opendp_timeseries.counting.scaling import sizes_of, weights_of
-from opendp_timeseries.counting.sorting import sort
+from opendp_timeseries.counting.scaling import MOST_SUM, sizes_of, weights_of
+from opendp_timeseries.counting.sorting import sort, sort_along
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.grouping import SHARES
 from opendp_timeseries.design.reading import Reading
@@ -44,8 +44,12 @@ _PACKED_BITS: Final = 63  # of an individual's number and a step
 _MULTIPLIERS: Final = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
 
 
-def capped_count(identifiers: NDArray[Any] | Labels, positions: Ints, count: Count, key: bytes) -> Ints:
+def capped_count(
+    identifiers: NDArray[Any] | Labels, positions: Ints, count: Count, key: bytes, amounts: Ints | None = None
+) -> Ints:
     """Count events per step that is read: at most so many steps of one individual, ``step_cap`` in each.
+
+    With amounts, these are added up, and ``step_cap`` is the most of one individual in one step.
 
     Of an individual in more than ``key_cap`` series at one step of the grid, those with the smallest keyed hashes
     are kept. Within a series, their steps are then thinned until they are ``gap`` apart
@@ -63,6 +67,7 @@ def capped_count(identifiers: NDArray[Any] | Labels, positions: Ints, count: Cou
     :param identifiers: who, for every row: integers of any type, or :class:`~.identifiers.Labels`.
     :param positions: where, for every row; rows that are not in ``0 … count.reading.size - 1`` are dropped.
     :param key: at least 16 secret random bytes, fresh for every release.
+    :param amounts: how much, for every row, from 0 to ``step_cap``.
     :return: ``count.reading.grid.size`` counts, for each series of the count.
 
     >>> import numpy as np
@@ -71,7 +76,7 @@ def capped_count(identifiers: NDArray[Any] | Labels, positions: Ints, count: Cou
     >>> capped_count(who, step, Count(Reading(source=None, grid=TimeGrid(size=4)), Drop(2)), key=bytes(16))
     array([1, 0, 1, 0])
     """
-    return SortedRows.of(identifiers, positions, count.reading).capped_count(count, key)
+    return SortedRows.of(identifiers, positions, count.reading, amounts).capped_count(count, key)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,9 +112,11 @@ class Places:
         places: Ints = self._places[steps] + series * self.reading.period_length
         return places
 
-    def pairs(self, rows: Ints) -> _Pairs:
-        """Unpack sorted rows: everybody's distinct positions, and the events in each."""
+    def pairs(self, rows: Ints, amounts: Ints | None = None) -> _Pairs:
+        """Unpack sorted rows: everybody's distinct positions, and the events in each, or the sum of amounts."""
         firsts, events = _groups(rows)
+        if amounts is not None:
+            events = np.add.reduceat(amounts, firsts)
         packed = rows[firsts]
         people, positions = packed >> np.int64(self.own_bits), packed & np.int64(2**self.own_bits - 1)
         if self.period_bits > 0:
@@ -141,15 +148,19 @@ class SortedRows(NamedTuple):
     packed: Ints
     places: Places
     words: WordsOf
+    amounts: Ints | None = None
 
     @classmethod
-    def of(cls, identifiers: NDArray[Any] | Labels, positions: Ints, reading: Reading) -> SortedRows:
+    def of(
+        cls, identifiers: NDArray[Any] | Labels, positions: Ints, reading: Reading, amounts: Ints | None = None
+    ) -> SortedRows:
         """Pack and sort rows; those that are not in ``0 … reading.size - 1`` are dropped."""
         places = Places(reading)
         numbers, words = _people(identifiers, places.bits)
         packed = pack(numbers, positions, places)
-        sort(packed)
-        return cls(packed, places, words)
+        amounts = None if amounts is None else on_grid(amounts, positions, reading)
+        sort_rows(packed, amounts, reading)
+        return cls(packed, places, words, amounts)
 
     def capped_count(self, count: Count, key: bytes) -> Ints:
         """Count as :func:`capped_count` does; the rows are those of the count's reading."""
@@ -162,6 +173,8 @@ class SortedRows(NamedTuple):
                 _add_pairs(counts, pairs, weighting.cap, partial(_order, words=self._words, key=key))
             elif weights is not None:
                 _add_weighed(counts, pairs, weights, reading)
+            if self.amounts is not None:  # a batch of individuals adds less than 2**62 to any number
+                counts[:] = np.minimum(counts, MOST_SUM)
         return counts
 
     def participation(self) -> Ints:
@@ -171,8 +184,11 @@ class SortedRows(NamedTuple):
     def _pairs(self, order: Order | None = None) -> Iterator[_Pairs]:
         """Everybody's distinct steps, in few series at a time, a gap apart within each, some individuals at a time."""
         gap, key_cap, cycle = self.places.reading.gap, self.places.reading.key_cap, self.places.reading.grid.size
+        start = 0
         for rows in _chunks(self.packed, self.places.own_bits):
-            pairs = self.places.pairs(rows)
+            stop = start + rows.size
+            pairs = self.places.pairs(rows, None if self.amounts is None else self.amounts[start:stop])
+            start = stop
             if order is not None and key_cap is not None:
                 pairs = _in_few_series(pairs, key_cap, cycle, order)
             yield pairs if gap == 1 else _apart(pairs, gap, cycle)
@@ -203,6 +219,19 @@ def pack(numbers: Ints, steps: Ints, places: Places) -> Ints:
         packed[used : used + rows.size] = rows
         used += rows.size
     return packed[:used]
+
+
+def on_grid(amounts: Ints, positions: Ints, reading: Reading) -> Ints:
+    """Return the amounts of the rows that :func:`pack` keeps."""
+    return amounts[(positions >= 0) & (positions < reading.size)]
+
+
+def sort_rows(packed: Ints, amounts: Ints | None, reading: Reading) -> None:
+    """Sort rows in place, and their amounts along with them."""
+    if amounts is None:
+        sort(packed)
+    else:
+        sort_along(packed, amounts, reading.step_cap.bit_length())
 
 
 def fits(identifiers: NDArray[Any], bits: int) -> bool:

@@ -1,5 +1,6 @@
 """A private look at a log before anything is spent: which rows would be counted, and what the caps would lose."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.count import Count
-from opendp_timeseries.design.reading import Keys, Reading, Source, panel_of
+from opendp_timeseries.design.reading import MOST_BOUND, Keys, Reading, Source, most_in_a_step, panel_of
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.design.weighting import Drop, Weighting, capped
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
@@ -18,7 +19,7 @@ from opendp_timeseries.grid import Period, TimeGrid, check_grid
 class LogCheck:
     """What :func:`check_log` found. **Private**: exact facts about the log, which nothing protects.
 
-    Every row of the log is counted in ``rows``, and in at most one of the seven numbers below it, the first that holds.
+    Every row of the log is counted in ``rows``, and in at most one of the eight numbers below it, the first that holds.
     """
 
     rows: int
@@ -36,6 +37,9 @@ class LogCheck:
     """Rows before the first step or after the last."""
     unknown_key: int | None
     """Rows of a panel whose key is missing, or not listed; None for one series."""
+    no_value: int | None
+    """Rows of no value, where values are added up: it is missing, is no finite number, or rounds to 0 or less. None
+    where rows are counted."""
     individuals: int
     """Individuals with a row on the grid."""
     individuals_over_cap: int
@@ -73,12 +77,13 @@ class LogCheck:
 
     def __str__(self) -> str:
         keys = "" if self.key_cap is None else ", on keys at a time"
-        caps, apart = f"the caps on steps{keys} and on events in a step", []
+        what = "events" if self.no_value is None else "values"
+        caps, apart = f"the caps on steps{keys} and on {what} in a step", []
         if self.gap > 1:
             caps = f"the gap and {caps}"
             apart = [
                 f"{self.steps_within_gap} steps of individuals are less than {self.gap} from one that is counted, with"
-                f" {self.events_within_gap_share:.1%} of the events on the grid"
+                f" {self.events_within_gap_share:.1%} of the {what} on the grid"
             ]
         identifiers = {"missing": self.missing_identifier, "of a type that is not known": self.unknown_identifier}
         times = {
@@ -95,10 +100,11 @@ class LogCheck:
             f"{self.without_time} have no time that could be read{self._share(times)}",
             f"{self.off_grid} are off the grid",
             *([] if self.unknown_key is None else [f"{self.unknown_key} have a key that is missing or not listed"]),
+            *([] if self.no_value is None else [f"{self.no_value} have no value, or one that rounds to 0 or less"]),
             f"{self.individuals} individuals{within} are on the grid",
             *apart,
             f"{self.individuals_over_cap} of them are in more steps than the participation cap",
-            f"{self.events_lost_share:.1%} of the events on the grid are {taken} by {caps}",
+            f"{self.events_lost_share:.1%} of the {what} on the grid are {taken} by {caps}",
         ]
         return "\n".join(lines)
 
@@ -115,6 +121,8 @@ def check_log(
     by: str | None = None,
     keys: Keys | None = None,
     key_cap: int | None = None,
+    value: str | None = None,
+    bound: int | None = None,
     excess: str = "downweight",
     norm: str | None = None,
     period: str | int | None = None,
@@ -136,6 +144,7 @@ def check_log(
     :param by: the column that tells the series of a panel apart.
     :param keys: the series of the panel.
     :param key_cap: series of one individual at one step. Of what it leaves out only the share of events says something.
+    :param value: the column that is added up, up to the ``bound`` in a step.
     :param excess: as of :func:`~opendp_timeseries.make_participation_count`, as is the next one.
     :param period: as of :func:`~opendp_timeseries.period_distance`, in the zone of the grid: an individual within each
         period is then one of the individuals here.
@@ -158,11 +167,11 @@ def check_log(
     grid = check_grid(grid)
     within = None if period is None else Period(period, grid.zone)
     reading = Reading(
-        source=Source(identifier=identifier, time=time, by=by),
+        source=Source(identifier=identifier, time=time, by=by, value=value),
         grid=grid,
         unit=Unit(period=within),
         panel=panel_of(by, keys),
-        step_cap=step_cap,
+        step_cap=most_in_a_step(value, bound, step_cap),
         gap=gap,
         key_cap=key_cap,
     )
@@ -173,18 +182,29 @@ def check_log(
     engine = engine_of(table)
     tally, steps = engine.tally(table, reading), engine.participation(table, reading)
 
-    def lost(reading: Reading, weighting: Weighting) -> float:
+    def counted(reading: Reading, weighting: Weighting) -> float:
         # The key decides which steps are lost, not how many.
         counts = engine.count(table, Count(reading, weighting), bytes(16))
-        return 1 - int(counts.sum()) / 2**weighting.resolution_bits / tally.counted if tally.counted else 0.0
+        return math.ldexp(int(counts.sum()), -weighting.resolution_bits)
+
+    most = MOST_BOUND if reading.is_sum else tally.rows + 1
+    on_grid = replace(reading, step_cap=most, gap=1, key_cap=None)
+    # Of a file that was folded, there is no more of anybody in a step than the bound.
+    events = counted(on_grid, everything) if reading.is_sum else tally.counted
+
+    def lost(reading: Reading, weighting: Weighting) -> float:
+        return 1 - counted(reading, weighting) / events if events else 0.0
 
     within_gap: dict[str, Any] = {}
     if reading.gap > 1:
         near = engine.participation(table, replace(reading, gap=1)).sum() - steps.sum()
-        events = lost(replace(reading, step_cap=tally.rows + 1), everything)
-        within_gap = {"steps_within_gap": int(near), "events_within_gap_share": events}
+        within_gap = {
+            "steps_within_gap": int(near),
+            "events_within_gap_share": lost(replace(reading, step_cap=most), everything),
+        }
+    unasked = dict.fromkeys(name for name, column in (("unknown_key", by), ("no_value", value)) if column is None)
     return LogCheck(
-        **tally._asdict() | ({} if by is not None else {"unknown_key": None}) | within_gap,
+        **tally._asdict() | unasked | within_gap,
         period=within,
         individuals=steps.size,
         individuals_over_cap=int(np.count_nonzero(steps > weighting.cap)),

@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import operator
 import re
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -21,9 +22,10 @@ import ibis.expr.operations as ops
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries.counting.amounts import NUMBER
 from opendp_timeseries.counting.capped_count import key_of_choice
 from opendp_timeseries.counting.identifiers import check_spelling, key_numbers
-from opendp_timeseries.counting.scaling import MOST_EVENTS
+from opendp_timeseries.counting.scaling import MOST_EVENTS, MOST_SUM
 from opendp_timeseries.counting.tables import Tally
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.groups import Key
@@ -75,24 +77,35 @@ def count(table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
     """Count as :class:`~.engines.Engine` says."""
     reading, weighting = count.reading, count.weighting
     rows, dialect = _rows(table, reading)
-    if reading.step_cap > 1:
+    if reading.is_sum:
+        events = ibis.least(_sum(rows.amount), reading.step_cap).cast("int64")
+        rows = rows.group_by("who", "step").aggregate(events=events)
+    elif reading.step_cap > 1:
         events = ibis.least(rows.count(), min(reading.step_cap, _INT64_MAX))
         rows = rows.group_by("who", "step").aggregate(events=events)
     pairs, alone = _thinned(rows, reading, dialect, key)
-    if reading.step_cap == 1:
+    if "events" not in pairs.columns:
         pairs = pairs.mutate(events=ibis.literal(1, "int64"))
     if isinstance(weighting, Drop):
         added = _first(pairs, alone, weighting.cap, key, dialect).select("step", "events")
     else:
         added = _weighed(pairs, alone, weighting.weights(reading), reading, dialect)
     _, *series = added.columns
-    # Sums are wider in DuckDB than Ibis says, and it leaves out a cast to the type that it takes them for.
-    sums = {name: added[name].sum().cast("decimal(38, 0)").cast("int64") for name in series}
+    sums = {name: _sum(added[name], reading.is_sum) for name in series}
     result = _fetch(added.group_by("step").aggregate(**sums))
     counts = np.zeros((len(series), reading.grid.size * count.series // len(series)), dtype=np.int64)
     for own, name in zip(counts, series, strict=True):
         own[result["step"].to_numpy()] = result[name].to_numpy()
     return counts.ravel()
+
+
+def _sum(column: Any, is_large: bool = True) -> Any:
+    """Return a sum of whole numbers that are not negative, in 64 bits."""
+    if not is_large:
+        # Sums are wider in DuckDB than Ibis says, and it leaves out a cast to the type that it takes them for.
+        return column.sum().cast("decimal(38, 0)").cast("int64")
+    # Spark adds up integers in 64 bits only.
+    return ibis.least(column.cast("decimal(28, 0)").sum(), ibis.literal(MOST_SUM).cast("decimal(38, 0)")).cast("int64")
 
 
 def _weighed(pairs: Any, alone: list[str], weights: Weights, reading: Reading, dialect: _Dialect) -> Any:
@@ -163,7 +176,7 @@ def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: _Dialec
 def participation(table: Any, reading: Reading) -> NDArray[np.int64]:
     """Return in how many steps each individual takes part. Private."""
     rows, dialect = _rows(table, reading)
-    pairs, alone = _thinned(rows, reading, dialect)
+    pairs, alone = _thinned(rows.select("who", "step"), reading, dialect)
     people = pairs.group_by(alone).aggregate(steps=pairs.count())
     result = _fetch(people.group_by("steps").aggregate(individuals=people.count()))
     return np.repeat(result["steps"].to_numpy(), result["individuals"].to_numpy()).astype(np.int64)
@@ -178,13 +191,15 @@ def tally(table: Any, reading: Reading) -> Tally:
         keys = _keys(reading.panel or (), rows.series.type(), dialect)
         rows = rows.left_join(keys, rows.series == keys.key)
     conditions = [rows.who.notnull(), rows.when.notnull(), rows.readable, rows.step.notnull(), rows.number.notnull()]
+    conditions.append(rows.amount > 0 if reading.is_sum else ibis.literal(True))
     marks = enumerate(itertools.accumulate(conditions, operator.and_))
     # Not by `where`, which is a sum in Spark, and null of a log without rows.
     numbers = {"rows": rows.count()} | {f"n{k}": ibis.ifelse(mark, 1, None).count() for k, mark in marks}
     (result,) = _fetch(rows.aggregate(**numbers)).to_pylist()
     nobody, *others = (before - after for before, after in itertools.pairwise(result.values()))
-    no_time, unreadable, off_grid, unknown_key = others
-    return Tally(result["rows"], nobody, 0, no_time, unreadable, 0, off_grid, unknown_key)  # no cells of unknown types
+    no_time, unreadable, off_grid, unknown_key, no_value = others
+    # There are no cells of unknown types.
+    return Tally(result["rows"], nobody, 0, no_time, unreadable, 0, off_grid, unknown_key, no_value)
 
 
 def check_schema(table: Any, *, identifier: str, time: str | None) -> None:
@@ -225,6 +240,14 @@ def _check_distinct(table: Any, name: str) -> None:
     numeric = kind.is_integer() or kind.is_floating() or (kind.is_decimal() and kind.scale == 0)
     if not (_is_untyped(kind) or numeric or kind.is_string() or kind.is_uuid() or kind.is_boolean() or kind.is_date()):
         raise TypeError(f"column {name!r} of type {kind} cannot identify individuals; cast it to integers or text")
+
+
+def _check_numbers(table: Any, name: str) -> None:
+    """Refuse a column whose type says that no cell is a number."""
+    kind = _type(table, name)
+    if not (_is_untyped(kind) or kind.is_numeric() or kind.is_boolean() or kind.is_string()):
+        problem = "does not hold numbers; convert it to whole units, such as minutes"
+        raise TypeError(f"column {name!r} of type {kind} {problem}")
 
 
 def _holds(kind: Any) -> str:
@@ -272,6 +295,8 @@ def _placed(table: Any, reading: Reading) -> tuple[Any, _Dialect]:
         check_spelling(reading.panel or (), _holds(kind), reading.log.by, kind)
     dialect = _dialect(table)
     _check_session(table, dialect)
+    if reading.log.value is not None:
+        _check_numbers(table, reading.log.value)
     # Columns that are missing in every row may have no type: one row would give them one.
     types = dict.fromkeys(reading.log.columns, "int64")
     if not (reading.log.time is None or reading.row_grid.is_integer):
@@ -280,6 +305,8 @@ def _placed(table: Any, reading: Reading) -> tuple[Any, _Dialect]:
     table = table.mutate(**{name: ibis.literal(None, types[name]) for name in untyped})
     columns = {"who": reading.log.identifier} | ({} if reading.log.by is None else {"series": reading.log.by})
     apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
+    if reading.log.value is not None:
+        apart["amount"] = _amount(table[reading.log.value], reading.step_cap)
     if reading.log.time is None:
         return table.select(**apart, when=_FIRST, readable=True, step=_FIRST), dialect
     instants, readable, rule = _instants(table, reading.log.time, reading.row_grid, dialect)
@@ -307,12 +334,15 @@ def _rows(table: Any, reading: Reading) -> tuple[Any, _Dialect]:
     """Who and where in the counts, for every row that is somewhere."""
     rows, dialect = _placed(table, reading)
     rows = rows.filter(rows.who.notnull(), rows.step.notnull()).drop("when", "readable")
+    amount = ["amount"] if reading.is_sum else []
+    if amount:
+        rows = rows.filter(rows.amount > 0)
     if reading.once_over is not None:
         rows = rows.mutate(step=_FIRST)
     if reading.log.by is not None:
         keys = _keys(reading.panel or (), rows.series.type(), dialect)
         rows = rows.join(keys, rows.series == keys.key)
-        rows = rows.select("who", step=rows.number * reading.grid.size + rows.step)
+        rows = rows.select("who", *amount, step=rows.number * reading.grid.size + rows.step)
     return rows, dialect
 
 
@@ -340,6 +370,21 @@ def _whole_numbers(column: Any) -> Any:
     numbers = column.try_cast("float64")
     near = _clamp(numbers, -(2.0**53), 2.0**53)  # so that no cast fails
     return ibis.ifelse(numbers.notnull() & ~numbers.isnan() & (near.floor() == near), near, None).cast("int64")
+
+
+def _amount(column: Any, bound: int) -> Any:
+    """How much a row adds, from 0 to the bound, as :mod:`~.counting.amounts` says."""
+    # What is missing becomes 0 first, as of it and a bound the least may be the bound.
+    kind = column.type()
+    if kind.is_boolean():
+        return ibis.coalesce(column.cast("int64"), 0)
+    if kind.is_integer():
+        return _clamp(ibis.coalesce(column, 0), 0, bound).cast("int64")
+    numbers = column.re_extract(NUMBER, 1).try_cast("float64") if kind.is_string() else column.cast("float64")
+    numbers = ibis.coalesce(numbers, 0.0)
+    finite = numbers.between(-sys.float_info.max, sys.float_info.max)  # as NaN is above all numbers
+    near = _clamp(ibis.ifelse(finite, numbers, 0.0), 0.0, float(bound))
+    return (near.floor() + ibis.ifelse(near - near.floor() >= 0.5, 1.0, 0.0)).cast("int64")
 
 
 def _present(column: Any) -> Any:

@@ -127,12 +127,20 @@ def _files(table: Any, reading: Reading) -> list[tuple[Any, dict[str, Any]]]:
                         f" {whole.field(place).type} in other files of the log; write all of them with one type"
                     )
                 whole = whole.set(place, whole.field(place).with_type(kind))
-    if reading.log.time is None or _declared(table, fragments, reading.log.time):
-        return [(fragment, {"schema": whole}) for fragment in fragments]
-    place = whole.get_field_index(reading.log.time)
-    fragments = [_in_range(fragment, reading.log.time) for fragment in fragments]
-    times = [fragment.physical_schema.field(reading.log.time) for fragment in fragments]
-    return [(f, {"schema": whole.set(place, time)}) for f, time in zip(fragments, times, strict=True)]
+    own_types = [] if reading.log.value is None else [reading.log.value]  # of which each is read cell by cell
+    if reading.log.time is not None and not _declared(table, fragments, reading.log.time):
+        fragments = [_in_range(fragment, reading.log.time) for fragment in fragments]
+        own_types.append(reading.log.time)
+    return [
+        (fragment, {"schema": _with_own_types(whole, fragment.physical_schema, own_types)}) for fragment in fragments
+    ]
+
+
+def _with_own_types(whole: Any, own: Any, names: list[str]) -> Any:
+    """Return a schema in which some columns are of the type that a file has for them."""
+    for name in set(names) & set(own.names):
+        whole = whole.set(whole.get_field_index(name), own.field(name))
+    return whole
 
 
 def _check_alike(table: Any, reading: Reading) -> None:

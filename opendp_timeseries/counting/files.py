@@ -41,8 +41,6 @@ _BLOCK: Final = 2**16
 _DOWN: Final = decimal.Context(prec=40, rounding=decimal.ROUND_FLOOR)
 #: The last nanosecond that 64 bits hold. Times that are further from 1970 are off every grid.
 _LAST: Final = 2**63 - 1
-#: Words that name columns.
-_WORDS: Final = ("identifier", "time", "by")
 #: Parts of a format that say that the clock is that of UTC, and what else says that it is not the one of a zone.
 _UTC: Final = re.compile(r"(?<![A-Za-z%])(?:Z|UTC|GMT|Zulu)(?![A-Za-z])|[+-]00(?::?00)?(?!\d)", re.IGNORECASE)
 #: Parts of a format that are numbers, as forms of their digits; and all that a form may tell apart.
@@ -69,7 +67,7 @@ def read_csv_log(path: Path, reading: Reading, **how: Any) -> Log:
 
     # Without periods; and all keys that are not listed, whose number is -1, are one more series.
     keys = reading.panel and (*map(str, range(reading.series + 1)),)
-    whole = Reading(source=None, grid=reading.grid, panel=keys)
+    whole = Reading(source=None, grid=reading.grid, panel=keys, step_cap=reading.step_cap)
 
     def tallied() -> Iterator[Rows]:
         for batch in csv_batches(path, reading.log, numbers, notes=notes, **how):
@@ -77,15 +75,18 @@ def read_csv_log(path: Path, reading: Reading, **how: Any) -> Log:
             tally[:] = map(add, tally, rows.tally)
             yield rows._replace(reading=whole, series=None if rows.series is None else rows.series % whole.series)
 
-    packed, places, _ = sorted_rows(tallied(), whole, most=reading.step_cap)
+    packed, places, _, amounts = sorted_rows(tallied(), whole, most=reading.step_cap)
     series, steps = np.divmod(packed & (2**places.bits - 1), reading.grid.size)
     names, people = [name or None for name in numbers], packed >> places.bits
     columns = [
         Column("text", cells=names, codes=people),
         Column("times", reading.grid.instants()[steps], aware=True),
-        Column("text", cells=[*(reading.panel or ()), None], codes=series),
     ]
-    log = Log(zip(reading.log.columns, columns, strict=False))
+    if reading.panel is not None:
+        columns.append(Column("text", cells=[*reading.panel, None], codes=series))
+    if amounts is not None:
+        columns.append(Column("numbers", amounts))
+    log = Log(zip(reading.log.columns, columns, strict=True))
     log.tally, log.notes = Tally(*tally), notes
     return log
 
@@ -141,9 +142,9 @@ def csv_batches(
         size, lines = os.fstat(file.fileno()).st_size, Lines(file, legible)  # 0 of a pipe
         header = _fields(lines.header(path.name), delimiter)
         place = f"the first line of {path.name}, read with the delimiter {delimiter!r}"
-        where = [_position(header, *each, place) for each in zip(source.columns, _WORDS, strict=False)]
+        where = [_position(header, column, word, place) for word, column in _named(source)]
         while cells := _cells(lines, where, delimiter):
-            who, when, *keys = (cells[k :: len(where)] for k in range(len(where)))
+            who, when, *others = (cells[k :: len(where)] for k in range(len(where)))
             people = np.fromiter(map(numbers.__getitem__, who), np.int64, len(who))
             times = read_times(when).in_utc(clock)
             unread = np.isnat(times)
@@ -151,7 +152,7 @@ def csv_batches(
             read = [
                 Column("text", people, missing=people == 0),
                 Column("text", times, aware=True, unread=unread),
-                *(Column("text", cells=[text or None for text in texts]) for texts in keys),
+                *(Column("text", cells=[text or None for text in texts]) for texts in others),
             ]
             yield Log(zip(source.columns, read, strict=True))
             if size:
@@ -160,11 +161,11 @@ def csv_batches(
             notes.append(lines.note)
 
 
-def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None = None, by: str | None = None) -> Any:
+def read_parquet_log(path: Path, *, zone: str | None = None, **columns: Any) -> Any:
     """Open a Parquet file as a PyArrow dataset, which is counted batch by batch.
 
     :param zone: of times without one, ``"UTC"``; if left out, they are on the clock of the grid.
-    :param by: as of :func:`read_csv_log`.
+    :param columns: which are read, as of a :class:`.Source`, the time among them.
     :raises ImportError: without PyArrow, naming the extra to install.
     :raises TypeError: for times that are text.
     :raises ValueError: if it is no Parquet file, or a column is not in its schema, or is there more than once.
@@ -177,9 +178,9 @@ def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None
         log = dataset.dataset(path, format=parquet)
     except ValueError:  # pyarrow.ArrowInvalid, in many words
         raise ValueError(f"file ({path}) must be a Parquet file; convert it, or correct its suffix") from None
-    names = [identifier, time, *([] if by is None else [by])]
-    for name, word in zip(names, _WORDS, strict=False):
+    for word, name in _named(Source(**columns)):
         _position(log.schema.names, name, word, f"the schema of {path.name}")
+    time = columns["time"]
     # Of every file, if it is a folder of them.
     schemas = [log.schema, *(file.physical_schema for file in log.get_fragments())]
     kinds = {schema.field(time).type for schema in schemas if time in schema.names}
@@ -220,6 +221,12 @@ def _fields(line: str, delimiter: str) -> list[str]:
         return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [])
     except csv.Error:
         return []
+
+
+def _named(source: Source) -> list[tuple[str, str]]:
+    """Return the columns that are read, each with the word that names it, in their order."""
+    words = {word: getattr(source, word) for word in ("identifier", "time", "by", "value")}
+    return [(word, column) for word, column in words.items() if column is not None]
 
 
 def _position(header: list[str], name: str, word: str, place: str) -> int:

@@ -130,7 +130,7 @@ def whole_number(value: Any) -> int | None:
         if isinstance(value, str):
             said = _WHOLE.fullmatch(str.__str__(value))
             return None if said is None else int(said[1])
-        number = _number(value)
+        number = number_of(value)
         return number if isinstance(number, int) else None
     return None
 
@@ -180,7 +180,7 @@ def _whole(number: int) -> str:
 
 
 def _number_text(value: Any) -> str | None:
-    number = _number(value)
+    number = number_of(value)
     return _whole(number) if isinstance(number, int) else None if number != number else str(number)
 
 
@@ -189,7 +189,7 @@ def _first_of(readers: dict[type, Any], kind: type) -> Any:
     return readers.get(kind) or next((readers[base] for base in kind.__mro__ if base in readers), None)
 
 
-def _number(value: Any) -> Any:
+def number_of(value: Any) -> Any:
     """The number that a cell holds, an integer if it is whole."""
     read = _first_of(_NUMBERS, type(value))
     number = None if read is None else read(value)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.counting.capped_count import SortedRows, capped_count
-from opendp_timeseries.counting.tables import check_schema, read_positions, tally
+from opendp_timeseries.counting.tables import check_schema, read, tally
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.reading import Reading
 
@@ -15,9 +15,11 @@ __all__ = ["check_schema", "count", "participation", "tally"]
 
 def count(table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
     """Count as :class:`~.engines.Engine` says."""
-    return capped_count(*read_positions(table, count.reading), count, key)
+    rows = read(table, count.reading)
+    return capped_count(rows.who, rows.positions, count, key, rows.amounts)
 
 
 def participation(table: Any, reading: Reading) -> NDArray[np.int64]:
     """Return in how many steps each individual takes part. Private."""
-    return SortedRows.of(*read_positions(table, reading), reading).participation()
+    rows = read(table, reading)
+    return SortedRows.of(rows.who, rows.positions, reading, rows.amounts).participation()

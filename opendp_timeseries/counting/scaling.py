@@ -15,8 +15,10 @@ Ints = NDArray[np.int64]
 
 #: No log holds so many rows, so that sums of weighed events are below 2**63.
 MOST_EVENTS: Final = 2**47
-#: Sizes below this are worked on in 64 bits.
-_NARROW: Final = 2**30
+#: Sums of values stay at this, whoever comes: below it, and with a few thousand more individuals, nothing overflows.
+MOST_SUM: Final = 2**61
+#: Sizes below this are worked on in 64 bits, and quotients where the last end is 2**32 times less.
+_NARROW: Final = 2**62
 
 
 def sizes_of(events: Ints, begins: Ints, power: int, most: int = 1) -> NDArray[Any]:
@@ -40,8 +42,9 @@ def weights_of(sizes: NDArray[Any], weights: Weights) -> Ints:
     rows: Ints = weights.rows[np.minimum(np.searchsorted(ends, sizes), len(ends) - 1)]
     beyond = np.flatnonzero(sizes > ends[-1])
     if beyond.size:
-        last = weights.rows[-1].astype(sizes.dtype) ** weights.power * ends[-1]
-        falling = (last // sizes[beyond, None]).astype(np.int64)
+        exact = object if wide or weights.ends[-1] >= _NARROW >> 32 else np.int64
+        last = weights.rows[-1].astype(exact) ** weights.power * weights.ends[-1]
+        falling = (last // sizes[beyond, None].astype(exact)).astype(np.int64)
         # Half a unit keeps roots so far from whole numbers that no rounding takes them there.
         rows[beyond] = falling if weights.power == 1 else np.sqrt(falling + 0.5).astype(np.int64)
     return rows

@@ -49,6 +49,26 @@ def sort(integers: NDArray[Any]) -> None:
         done += some.size
 
 
+def sort_along(integers: NDArray[np.int64], others: NDArray[np.int64], bits: int) -> None:
+    """Sort integers in place, and along with them others, which are not negative and have so many bits.
+
+    >>> integers, others = np.array([3, -1, 2]), np.array([5, 6, 7])
+    >>> sort_along(integers, others, 3)
+    >>> integers, others
+    (array([-1,  2,  3]), array([6, 7, 5]))
+    """
+    limit = 2 ** (63 - bits)
+    if integers.size and -limit <= int(integers.min()) and int(integers.max()) < limit:
+        integers <<= np.int64(bits)
+        integers |= others
+        sort(integers)
+        np.bitwise_and(integers, np.int64(2**bits - 1), out=others)
+        integers >>= np.int64(bits)
+        return
+    order = np.argsort(integers, kind="stable")  # which takes several times as long
+    integers[:], others[:] = integers[order], others[order]
+
+
 def _by_digit(words: Words, shift: int, bits: int) -> tuple[Words, NDArray[np.int32]]:
     """Return words in the order of some of their bits, else as they were; and where those of each digit begin."""
     digits = (words >> np.uint64(shift)).astype(np.int32) & np.int32(2**bits - 1)

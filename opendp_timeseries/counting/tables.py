@@ -12,11 +12,12 @@ import numbers
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries.counting.amounts import amount_of, amounts_of
 from opendp_timeseries.counting.identifiers import (
     Labels,
     canonical_text,
@@ -35,6 +36,7 @@ _TIME: Final = (
     "column {name!r} of type {dtype} does not hold times; convert it to datetime64 (in pandas: pd.to_datetime) or,"
     " for a grid of integer steps, to integers"
 )
+_VALUE: Final = "column {name!r} of type {dtype} does not hold numbers; convert it to whole units, such as minutes"
 _COLUMN: Final = (
     "column {name!r} of type {dtype} is neither an identifier nor a time; convert it to integers, text or datetimes"
 )
@@ -66,6 +68,7 @@ class Tally(NamedTuple):
     unknown_time: int  # of a type that is not known
     off_grid: int
     unknown_key: int
+    no_value: int = 0  # or one that is rounded to 0, or to less
 
     @property
     def counted(self) -> int:
@@ -124,11 +127,14 @@ class Rows(NamedTuple):
     steps: Ints  # -1 off the grid or without a time
     timeless: Mask
     series: Ints | None  # the number of the key, -1 for one that is not listed
+    amounts: Ints | None = None  # how much, up to the bound, where values are added up
 
     @property
     def positions(self) -> Ints:
         """Where in the (panel of) series each row is; -1 for rows that are nowhere."""
         positions = self.steps
+        if self.amounts is not None:
+            positions = np.where(self.amounts > 0, positions, -1)
         if self.series is not None:
             on_grid = (positions >= 0) & (self.series >= 0)
             positions = np.where(on_grid, self.series * self.reading.grid.size + positions, -1)
@@ -141,7 +147,9 @@ class Rows(NamedTuple):
         missing, _, unknown = _causes(self.columns[0], self.nobody)
         times = [nowhere] * 3 if self.reading.log.time is None else _causes(self.columns[1], self.timeless)
         lost = []
-        for mask in (missing, unknown, *times, self.steps < 0, nowhere if self.series is None else self.series < 0):
+        unlisted = nowhere if self.series is None else self.series < 0
+        worthless = nowhere if self.amounts is None else self.amounts <= 0
+        for mask in (missing, unknown, *times, self.steps < 0, unlisted, worthless):
             lost.append(int(np.count_nonzero(mask & ~nowhere)))
             nowhere = nowhere | mask
         return Tally(nowhere.size, *lost)
@@ -175,8 +183,10 @@ def read(table: Any, reading: Reading) -> Rows:
     """Read a table as :func:`read_positions` does."""
     log, series = reading.log, None
     columns = _columns(table, log.columns)
+    values = None if log.value is None else columns[-1]
+    keys = columns[-1] if values is None else columns[-2]
     if log.by is not None:
-        check_spelling(reading.panel or (), columns[-1].holds, log.by, columns[-1].dtype)
+        check_spelling(reading.panel or (), keys.holds, log.by, keys.dtype)
     who, nobody = _identifiers(columns[0], log.identifier, exact=log.exact)
     steps, timeless = np.zeros(nobody.size, np.int64), np.zeros(nobody.size, np.bool_)
     if log.time is not None:
@@ -184,8 +194,9 @@ def read(table: Any, reading: Reading) -> Rows:
     if reading.once_over is not None:
         steps = np.minimum(steps, 0)
     if log.by is not None:
-        series = _series(*_identifiers(columns[-1], log.by), key_numbers(reading.panel or ()))
-    return Rows(columns, reading, who, nobody, steps, timeless, series)
+        series = _series(*_identifiers(keys, log.by), key_numbers(reading.panel or ()))
+    amounts = None if values is None else _amounts(values, str(log.value), reading.step_cap)
+    return Rows(columns, reading, who, nobody, steps, timeless, series, amounts)
 
 
 def tally(table: Any, reading: Reading) -> Tally:
@@ -333,6 +344,18 @@ def _steps(column: Column, name: str, grid: TimeGrid) -> Steps:
     if column.missing is None:
         return steps, timeless
     return np.where(column.missing, -1, steps), column.missing | timeless
+
+
+def _amounts(column: Column, name: str, bound: int) -> Ints:
+    """Return how much each row adds, from 0 to the bound."""
+    if column.kind not in "biufcO":
+        raise TypeError(_VALUE.format(name=name, dtype=column.dtype))
+    if column.cells is None:
+        amounts = amounts_of(cast(NDArray[Any], column.values), bound)
+    else:
+        each = np.fromiter((amount_of(cell, bound) for cell in (*column.cells, None)), np.int64, len(column.cells) + 1)
+        amounts = each[:-1] if column.codes is None else each[column.codes]
+    return amounts if column.missing is None else np.where(column.missing, 0, amounts)
 
 
 def _in_use(codes: Ints, size: int) -> tuple[Ints, Ints]:

@@ -87,7 +87,7 @@ class Count:
         keys = self.reading.keys
         if self.tiers is None:
             return keys
-        names = self.tiers.names(self._place)
+        names = self.tiers.names(self._place, self.reading.step_cap)
         return names if keys is None else tuple(f"{key} ({name})" for name in names for key in keys)
 
     @property
@@ -127,8 +127,11 @@ class Count:
         """The count of each series by itself. The caps stay: they hold over the whole panel."""
         source = self.source and replace(self.source, by=None)
         reading = replace(self.reading, panel=None, key_cap=None, source=source, grouping=None)
-        first = None if self.tiers is None else Downweight(self.tiers.first(self.reading.most_steps))
-        return replace(self, reading=reading, weighting=first or self.weighting)
+        weighting = self.weighting
+        if isinstance(weighting, Tiers):
+            square = weighting.first(weighting.last(self.reading)) * weighting.typical**2
+            weighting = Downweight(-(-square // self.reading.step_cap**2))
+        return replace(self, reading=reading, weighting=weighting)
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
@@ -149,7 +152,12 @@ class Count:
         """Return what counts by the steps that are read add up to, by those of the grid."""
         if self.per is None:
             return counts
-        return np.add.reduceat(counts.reshape(self.series, -1), self.starts, axis=1).ravel()
+        # In two halves of which no sum overflows, up to 2**61, at which totals stay.
+        high, low = np.divmod(counts.reshape(self.series, -1), 2**30)
+        high, low = (np.add.reduceat(half, self.starts, axis=1) for half in (high, low))
+        high += low >> 30
+        totals: NDArray[np.int64] = np.where(high < 2**31, (high << 30) + low % 2**30, 2**61)
+        return totals.ravel()
 
     def period_lengths(self) -> NDArray[np.int64]:
         """Return of how many steps of the grid each period is in which an individual counts anew, the longest first.

@@ -186,6 +186,8 @@ def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
         return _call("then_individual_count", *given, *stated, **panel, key_cap=count.cap if panel else None)
     caps: dict[str, Any] = {"participation_cap": count.cap}
     caps |= {name: getattr(reading, name) for name in ("step_cap", "gap") if getattr(reading, name) > 1}
+    if reading.is_sum:
+        caps |= {"step_cap": None, "value": source.value, "bound": reading.step_cap}
     caps |= {"key_cap": reading.key_cap, **panel}
     if count.tiers is not None:
         if reading.grouping is not None:

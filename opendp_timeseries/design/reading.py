@@ -7,7 +7,7 @@ what is read. How much of that counts is the weighting's (:mod:`~opendp_timeseri
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from opendp_timeseries.grid import TimeGrid, check_grid
 
 Keys = Sequence[str] | Sequence[int]
 
+#: Bounds of values are at most this, so that weighed sums of many individuals are below 2**61.
+MOST_BOUND: Final = 2**20
+
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
@@ -30,6 +33,7 @@ class Source:
     :param identifier: tells individuals apart.
     :param time: the times of events; None where no time is read.
     :param by: tells the series of a panel apart; None for one series.
+    :param value: numbers that are added up; None where rows are counted, each as 1.
     :param exact: whether only texts that are spelled alike are one individual, as in OpenDP's own frames; else ``17``,
         ``17.0`` and ``"17"`` are one, too.
     """
@@ -38,19 +42,22 @@ class Source:
     time: str | None = None
     by: str | None = None
     exact: bool = False
+    value: str | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns that are read."""
-        return [column for column in (self.identifier, self.time, self.by) if column is not None]
+        return [column for column in (self.identifier, self.time, self.by, self.value) if column is not None]
 
     def __post_init__(self) -> None:
-        for name in ("identifier", "time", "by"):
+        for name in ("identifier", "time", "by", "value"):
             column = getattr(self, name)
             if not (isinstance(column, str) or (column is None and name != "identifier")):
                 raise TypeError(f"{name} ({check.shown(column)}) must be a string, the name of a column")
         if self.by is not None and self.by in (self.identifier, self.time):
             raise ValueError(f"by ({self.by!r}) must be a different column from the identifier and the time")
+        if self.value is not None and self.value in (self.identifier, self.time, self.by):
+            raise ValueError(f"value ({self.value!r}) must be a column of its own, of the numbers that are added up")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +70,7 @@ class Reading:
     :param grid: the grid on which rows are placed.
     :param unit: what a distance of 1 between two logs is.
     :param panel: the keys of a panel, in the order of its series; None for one series.
-    :param step_cap: ``M``, most events of one individual in one step.
+    :param step_cap: ``M``, most of one individual in one step: events or, of a value, its units.
     :param gap: least distance of two steps of one individual, around the cycle of the grid, in each series of a panel;
         1 is none.
     :param key_cap: most series of a panel in which one individual is read at one step; None for no such cap.
@@ -90,12 +97,13 @@ class Reading:
             raise ValueError(f"key_cap ({check.shown(self.key_cap)}) requires by= and keys=, or leave it out")
         gap = "the fewest steps from one counted step of an individual to their next, from 1, which is no gap, to the"
         for name, remedy, most in (
-            ("step_cap", "the most events of one individual in one step", 10**100),  # its square is a float
+            ("step_cap", "the most of one individual in one step", MOST_BOUND if self.is_sum else 10**100),  # a float
             ("gap", f"{gap} {self.grid.size} of the grid", self.grid.size),
             ("key_cap", "the most keys at which one individual counts in a step", None),
         ):
             if name != "key_cap" or self.key_cap is not None:
-                value = check.integer(name, getattr(self, name), minimum=1, maximum=most, remedy=remedy)
+                known = "bound" if name == "step_cap" and self.is_sum else name
+                value = check.integer(known, getattr(self, name), minimum=1, maximum=most, remedy=remedy)
                 object.__setattr__(self, name, value)
         if self.once_over is not None and self.grid.size > 1:
             raise ValueError(f"grid ({self.grid!r}) must be one step where individuals are read once over another grid")
@@ -104,6 +112,9 @@ class Reading:
                 raise ValueError(f"by ({check.shown(self.source.by)}) and the keys of a panel must be given together")
             if self.source.time is None and self.grid.size > 1:
                 raise ValueError(f"time (None) must name the column that tells {self.grid.size} steps apart")
+            if self.is_sum and (self.source.time is None or self.once_over is not None):
+                problem = "must be left out where individuals are counted once over a whole grid, or log"
+                raise ValueError(f"value ({self.source.value!r}) {problem}")
         self._check_grouping()
         entries = self.grid.size * len(self.keys or ("",))
         check.integer("size of the panel", entries, maximum=2**31, remedy="use fewer steps, keys or groups")
@@ -127,6 +138,14 @@ class Reading:
         if self.key_cap is not None:
             problem = "must be left out with groups, beside which nobody has to be left out of any key"
             raise ValueError(f"key_cap ({self.key_cap}) {problem}")
+        if self.is_sum:  # so that no sum of what one individual adds to a group overflows
+            most, problem = 256 * MOST_BOUND // self.series, f"must be at most this with groups of {self.series} keys"
+            check.integer("bound", self.step_cap, maximum=most, remedy=f"{problem}; choose a coarser unit")
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether values are added up; else rows are counted."""
+        return self.source is not None and self.source.value is not None
 
     @property
     def log(self) -> Source:
@@ -253,6 +272,22 @@ def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
     if isinstance(keys, (str, bytes)) or not (ordered or isinstance(keys, Sequence)):
         raise TypeError(f"keys ({check.shown(keys)}) must be a list of keys: their order is that of the series")
     return tuple(map(_plain, keys))
+
+
+def most_in_a_step(value: str | None, bound: int | None, step_cap: int) -> int:
+    """Return the most of one individual in one step: the bound of a value, or the cap on events."""
+    if value is None:
+        if bound is not None:
+            raise ValueError(
+                f"bound ({check.shown(bound)}) requires value=, the column that is added up; or leave it out"
+            )
+        return step_cap
+    if step_cap != 1:
+        problem = f"must be left out with value ({check.shown(value)}), of which bound= is the most in a step"
+        raise ValueError(f"step_cap ({check.shown(step_cap)}) {problem}")
+    remedy = "the most of one individual in one step, in whole units, from what is plausible and never from the log"
+    most: int = check.required("bound", check.REQUIRED if bound is None else bound, remedy)
+    return most
 
 
 def _plain(key: Any) -> Any:

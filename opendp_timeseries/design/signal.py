@@ -104,7 +104,7 @@ class Signal:
     def extent(self) -> int:
         """About how many numbers its influence and the law of that are made of."""
         most, tiers = self.count.reading.most_steps, self.count.tiers
-        cap = self.count.cap if tiers is None else tiers.first(most)
+        cap = self.count.cap if tiers is None else tiers.first(tiers.last(self.count.reading))
         return min(cap or most, most) + len(self.kernels) * self.size
 
     @property

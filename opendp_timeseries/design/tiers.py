@@ -6,7 +6,7 @@ which everybody is weighed down to the first tier (docs/proofs/scaling.md).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._json import OPTIONAL
 from opendp_timeseries.accounting.influence import (
     Influence,
     Reach,
-    count_influence,
     grouped_influence,
     tiers_influence,
 )
@@ -29,6 +29,8 @@ from opendp_timeseries.design.weights import RESOLUTION_BITS, Weights
 
 #: Five times the one before it, 14 tiers reach beyond 2**31 steps; the weights of many take very long.
 _MOST: Final = 16
+#: A typical value is such that the last tier is at most 2**27 steps of it: weights there are well above 2**-16.
+_FAR: Final = 27
 
 
 class Table(NamedTuple):
@@ -51,8 +53,14 @@ class Tiers:
     ``w_K² = share/e_K``, and so on down with what is left of ``1/n``, ``w_k² = share·left_k(max(n, e_k))``, of which
     the first tier takes all; in units of ``w² = 1/e₁``.
 
+    Somebody with several events in a step, or with values, is in as many steps as their squares are of the squared
+    ``typical`` one: in ``n = Σx²/typical²``, which is at most as many as would hold the bound in every step.
+
     :param ends: the tiers but the last, ascending.
     :param share: of what is left, the part that each tier but the first takes; in (0, 1).
+    :param typical: events, or units of the value, of a step that counts as one.
+    :param total_bound: the most of one individual in all steps together, for the last tier; those with more weigh
+        less in it. None where the bound of each step says it.
     :raises TypeError, ValueError: naming the number.
 
     >>> Tiers(ends=(10,), share=0.75).table(40).weights[[0, -1]] / 2**RESOLUTION_BITS
@@ -62,6 +70,8 @@ class Tiers:
 
     ends: tuple[int, ...]
     share: float = 0.9
+    typical: int = field(default=1, metadata=OPTIONAL)
+    total_bound: int | None = field(default=None, metadata=OPTIONAL)
 
     tag: ClassVar[str] = "tiers"
     norm: ClassVar[str] = "l2"
@@ -77,42 +87,74 @@ class Tiers:
             raise ValueError(f"ends of tiers ({list(ends)}) must ascend")
         object.__setattr__(self, "ends", ends)
         object.__setattr__(self, "share", check.real("share", self.share, above=0.0, below=1.0))
+        for name in ("typical", "total_bound"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, check.integer(name, value, minimum=1))
 
     @property
     def series(self) -> int:
         """Number of tiers."""
         return len(self.ends) + 1
 
-    def names(self, place: str) -> tuple[str, ...]:
+    def names(self, place: str, step_cap: int = 1) -> tuple[str, ...]:
         """Name the tiers.
 
         :param place: what individuals are in, such as ``"step"``.
+        :param step_cap: the most of one individual in one of them.
         """
-        return *(f"up to {end} {place}s" for end in self.ends), f"any number of {place}s"
+        unit = f"{place}s" if step_cap == self.typical else f"{place}s of {self.typical}"
+        return *(f"up to {end} {unit}" for end in self.ends), f"any number of {unit}"
 
     def check(self, reading: Reading) -> None:
-        """Refuse a reading in which nobody can be in so many steps as a tier says."""
-        most = reading.most_steps
-        if self.ends and self.ends[-1] >= most:
-            last = f"the most steps in which one individual can be ({most}), which is the last tier"
-            raise ValueError(f"ends of tiers ({list(self.ends)}) must be below {last}")
+        """Refuse a reading in which nobody can be in so many steps as a tier says, or in too many for their weights."""
+        for name, least in (("typical", 1), ("total_bound", reading.step_cap)):
+            value, bound = getattr(self, name), reading.step_cap
+            if value is not None and (value > bound if name == "typical" else value < least):
+                relation = "at most" if name == "typical" else "at least"
+                raise ValueError(
+                    f"{name} ({value}) must be {relation} the most of one individual in one step ({bound})"
+                )
+        last = self.last(reading)
+        if self.ends and self.ends[-1] >= last:
+            what = f"the most steps in which one individual can be ({last}), which is the last tier"
+            raise ValueError(f"ends of tiers ({list(self.ends)}) must be below {what}")
+        if not self._weighs(last):
+            remedy = f"raise typical ({self.typical}), or lower the bound in a step ({reading.step_cap})"
+            raise ValueError(
+                f"the last tier ({last} steps) is so far from the first that nobody weighs in it; {remedy}"
+            )
 
-    def first(self, most: int) -> int:
+    def _weighs(self, last: int) -> bool:
+        """Say whether anybody weighs in the last tier, as weights are rounded down."""
+        return last < 2**62 and Fraction(self.share) * self.first(last) * 4**RESOLUTION_BITS >= last
+
+    def last(self, reading: Reading) -> int:
+        """Return the last tier: in how many steps of the typical size one individual can be.
+
+        With groups it is of those who are at one key at a time; others can be larger, as those beyond the total bound.
+        """
+        steps, bound = reading.most_steps, reading.step_cap
+        squares = steps * bound**2
+        if self.total_bound is not None:
+            squares = min(squares, self.total_bound * bound)
+        return -(-squares // self.typical**2)
+
+    def first(self, last: int) -> int:
         """Return the first tier, given the last: individuals in up to that many steps weigh the same."""
-        return self.ends[0] if self.ends else most
+        return self.ends[0] if self.ends else last
 
     def table(self, most: int) -> Table:
         """Return the weights of individuals who can be in at most this many steps."""
-        return _table(self, most)
+        return _table(self.ends, self.share, most)
 
     def weights(self, reading: Reading) -> Weights:
-        """Return the weights of all sizes. Somebody in ``n`` steps, at a key at a time, is no larger than ``M²·n``."""
-        ends, rows = self.table(reading.most_steps)
+        """Return the weights of all sizes, which are squares of units."""
+        ends, rows = self.table(self.last(reading))
+        squares = tuple(end * self.typical**2 for end in ends.tolist())
         if reading.grouping is not None:
             # A level's share of the norm is in its weights, so that one scale of noise does for all levels.
-            squares = tuple(end * reading.step_cap**2 * SHARES for end in ends.tolist())
-            return Weights(2, squares, reading.grouping.weights(rows))
-        return Weights(2, tuple(end * reading.step_cap**2 for end in ends.tolist()), rows)
+            return Weights(2, tuple(SHARES * square for square in squares), reading.grouping.weights(rows))
+        return Weights(2, squares, rows)
 
     def is_drawn(self, reading: Reading) -> bool:
         """Say that nothing is drawn."""
@@ -124,13 +166,13 @@ class Tiers:
 
     def influence(self, reading: Reading, reach: Reach) -> Influence:
         """Return how far individuals with this reach move the counts."""
-        most = reading.most_steps
+        last = self.last(reading)
+        square = self.first(last) * self.typical**2
         if reading.grouping is not None:
             entries = self.series * len(reading.keys or ()) * reading.grid.size
-            return grouped_influence(reach, first=self.first(most), entries=entries)
-        largest = math.ldexp(int(self.table(most).weights.max()), -RESOLUTION_BITS)
-        influence = count_influence(**reach._asdict(), participation_cap=self.first(most), norm="l2")
-        return tiers_influence(influence, largest, self.series)
+            return grouped_influence(reach, square=square, entries=entries)
+        largest = math.ldexp(int(self.table(last).weights.max()), -RESOLUTION_BITS)
+        return tiers_influence(reach, square=square, largest=largest, series=self.series)
 
     def words(self, place: str) -> str:
         """Say in which steps, or whatever they are in, an individual counts."""
@@ -138,8 +180,8 @@ class Tiers:
 
 
 @lru_cache(maxsize=32)
-def _table(tiers: Tiers, most: int) -> Table:
-    steps, share = [*tiers.ends, most], Fraction(tiers.share)
+def _table(own: tuple[int, ...], of_left: float, most: int) -> Table:
+    steps, share = [*own, most], Fraction(of_left)
     ends = [steps[0]]
     while ends[-1] < most:
         end = ends[-1]
@@ -164,10 +206,17 @@ def _table(tiers: Tiers, most: int) -> Table:
     return made
 
 
-def tiers_for(reading: Reading) -> Tiers:
-    """Return the tiers of what is read, unless others are asked for: by its size alone, which is public."""
+def tiers_for(reading: Reading, *, typical: int | None = None, total_bound: int | None = None) -> Tiers:
+    """Return the tiers of what is read, unless others are asked for: by its size alone, which is public.
+
+    :param typical: a typical value; if left out, the root of the bound, or one event, unless the last tier is then far.
+    """
+    tiers = Tiers(ends=(), total_bound=total_bound)
+    if typical is None:
+        typical = max(math.isqrt(reading.step_cap) if reading.is_sum else 1, math.isqrt(tiers.last(reading) >> _FAR))
+    tiers = replace(tiers, typical=typical)
     # Of keys at which people are read once, most are at few.
-    return default_tiers(reading.most_steps, first=2 if reading.is_once else 10)
+    return replace(tiers, ends=default_tiers(tiers.last(reading), first=2 if reading.is_once else 10).ends)
 
 
 def default_tiers(most: int, *, first: int = 10) -> Tiers:
@@ -179,6 +228,6 @@ def default_tiers(most: int, *, first: int = 10) -> Tiers:
     :param first: about the first tier.
     """
     ratio = most / first
-    between = round(math.log(ratio, 5)) if ratio > 1 else 0
+    between = min(round(math.log(ratio, 5)), _MOST - 1) if ratio > 1 else 0
     near = [2 * most // 3] if between > 1 else []
     return Tiers(ends=(*(round(first * ratio ** (k / between)) for k in range(between)), *near))

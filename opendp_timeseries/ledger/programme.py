@@ -241,7 +241,8 @@ class Programme:
 
         @lru_cache
         def at_tiers(count: Count, scale: float) -> ExpectedError:
-            often = participation_of({}, count.reading.most_steps)
+            assert count.tiers is not None
+            often = participation_of({}, count.tiers.last(count.reading))
             return error_at_tiers(described_signal(count.grid.size, **given), count, scale, often)
 
         def error(design: Design) -> ExpectedError:
@@ -249,7 +250,7 @@ class Programme:
             p, scale = design.sampling.probability, design.scale
             if design.count.per is not None or size == 1:
                 if (tiers := design.count.tiers) is not None:
-                    scale *= 2**RESOLUTION_BITS / int(tiers.table(design.count.reading.most_steps).weights[0, -1])
+                    scale *= 2**RESOLUTION_BITS / int(tiers.table(tiers.last(design.count.reading)).weights[0, -1])
                 return ExpectedError(scale, *((math.nan, math.nan) if p < 1 or kernels else (0.0, scale)))
             if design.count.tiers is not None:
                 return at_tiers(replace(design.count, reading=replace(design.count.reading, source=None)), scale)

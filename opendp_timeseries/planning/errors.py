@@ -102,7 +102,7 @@ def error_at_tiers(signal: SignalModel, count: Count, scale: float, participatio
     """
     if count.tiers is None:
         raise ValueError("count must have tiers of activity")
-    ends, whole = count.tiers.table(count.reading.most_steps)
+    ends, whole = count.tiers.table(count.tiers.last(count.reading))
     people = _People(ends, whole / 2**RESOLUTION_BITS, participation.by_often(ends))
     keys = count.panel or ()
     if len(keys) < 2:

@@ -11,7 +11,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.grouping import grouping_of
-from opendp_timeseries.design.reading import Keys, Reading
+from opendp_timeseries.design.reading import Keys, Reading, most_in_a_step
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.tiers import Tiers, tiers_for
 from opendp_timeseries.design.weighting import Drop, Weighting, capped
@@ -33,6 +33,10 @@ def make_participation_count(
     by: str | None = None,
     keys: Keys | None = None,
     key_cap: int | None = None,
+    value: str | None = None,
+    bound: int | None = None,
+    typical: int | None = None,
+    total_bound: int | None = None,
     excess: str | None = None,
     norm: str | None = None,
     per: TimeGrid | str | int | None = None,
@@ -41,7 +45,7 @@ def make_participation_count(
     shares: Sequence[float] | None = None,
     time: str | None = None,
 ) -> dp.Transformation:
-    """Count, in each step, the individuals who take part; or their events.
+    """Count, in each step, the individuals who take part; or their events, or add up a value of these.
 
     An individual's events in one step count at most ``step_cap`` times. Rows without an identifier or time, or off the
     grid, are dropped. How much somebody counts who is in many steps is decided by their own records and a public rule,
@@ -72,6 +76,11 @@ def make_participation_count(
     first around the cycle of the grid, as filters wrap around. Only then are they weighted. Behind a filter a gap
     saves most of the noise, as nobody can pile up within the filter's width; without one it changes nothing but the
     counts.
+
+    With ``value`` the rows are not counted, but numbers in a column are added up, in whole units, of which one
+    individual has at most the ``bound`` in one step. A number is rounded to the nearest whole one, halves up; what is
+    missing, no number, not finite or less than a half adds nothing, and its row is dropped. No cell raises. Everything
+    else is as for events, which are values of 1 with the bound ``step_cap``.
 
     With ``by`` and ``keys`` the result is a panel: one series per key, one after the other, in the order of the keys.
     The participation cap then holds over the whole panel, for an individual's pairs of key and step; the gap holds
@@ -105,6 +114,13 @@ def make_participation_count(
     :param by: the column that tells the series of a panel apart.
     :param keys: public, never from the data: distinct strings, or distinct integers, compared with the column as text.
     :param key_cap: most series of a panel in which one individual counts at one step; by default, all of them.
+    :param value: the column of numbers that are added up; rows are counted if left out.
+    :param bound: with a value, the most of one individual in one step, in whole units: public, from what is plausible,
+        and never from the log.
+    :param typical: without a cap, how much somebody has in a usual step, by which tiers begin: one event, or the root
+        of the bound, if left out. Public; a matter of accuracy alone, as is the next one.
+    :param total_bound: without a cap, how much one individual has at most in all steps together, by which tiers end.
+        Those who have more weigh less in the last one.
     :param excess: what becomes of an individual in more steps than the cap: ``"downweight"``, unless said otherwise, or
         ``"drop"``.
     :param norm: in which people are weighed down: ``"l2"``, unless said otherwise, or ``"l1"``.
@@ -142,16 +158,35 @@ def make_participation_count(
            [0.433, 0.   , 0.   , 0.866]])
     >>> count.map(1)
     Influence(l0=8, l2=1, linf=0.901...)
+    >>> minutes = space >> ts.then_participation_count(ts.TimeGrid(size=4), participation_cap=2, value="min", bound=60)
+    >>> minutes({"id": np.array([7, 7, 8]), "step": np.array([0, 0, 2]), "min": np.array([12.5, 30, np.nan])})
+    [43.0, 0.0, 0.0, 0.0]
+    >>> minutes.map(1)
+    Influence(l0=4, l2=84.8529, linf=60)
     """
-    log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, periods=True)
+    log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, value=value, periods=True)
     grouping = grouping_of(groups, log["panel"], shares)
-    reading = Reading(**log, grid=grid, step_cap=step_cap, gap=gap, key_cap=key_cap, grouping=grouping)
-    weighting = _weighting(reading, participation_cap, tiers, excess=excess, norm=norm, per=per)
+    reading = Reading(
+        **log, grid=grid, step_cap=most_in_a_step(value, bound, step_cap), gap=gap, key_cap=key_cap, grouping=grouping
+    )
+    sizes = {"typical": typical, "total_bound": total_bound}
+    weighting = _weighting(reading, participation_cap, tiers, sizes, excess=excess, norm=norm, per=per)
     return counted(input_domain, input_metric, Count(reading, weighting, _grid_of_totals(grid, per)))
 
 
-def _weighting(reading: Reading, cap: int | None, tiers: Tiers | None, **options: Any) -> Weighting:
-    """Return the weighting that a constructor is asked for; options are those of a count with a cap."""
+def _weighting(
+    reading: Reading, cap: int | None, tiers: Tiers | None, sizes: Mapping[str, int | None], **options: Any
+) -> Weighting:
+    """Return the weighting that a constructor is asked for.
+
+    :param sizes: what tiers go by that are not given.
+    :param options: those of a count with a cap.
+    """
+    if cap is not None or tiers is not None:
+        for name, size in sizes.items():
+            if size is not None:
+                what = "with a participation_cap" if tiers is None else "with tiers, which say it"
+                raise ValueError(f"{name} ({check.shown(size)}) must be left out {what}")
     if cap is not None:
         if tiers is not None:
             raise ValueError(f"tiers ({check.shown(tiers)}) must be left out with a participation_cap")
@@ -160,14 +195,14 @@ def _weighting(reading: Reading, cap: int | None, tiers: Tiers | None, **options
     for name, value in options.items():
         if value is not None:
             raise ValueError(f"{name} ({check.shown(value)}) requires a participation_cap, from what is plausible")
-    return tiers_of(reading, tiers)
+    return tiers_of(reading, tiers, **sizes)
 
 
-def tiers_of(reading: Reading, tiers: Tiers | None) -> Tiers:
+def tiers_of(reading: Reading, tiers: Tiers | None, **sizes: int | None) -> Tiers:
     """Return the tiers that are given, or else those by default."""
     if tiers is not None and not isinstance(tiers, Tiers):
         raise TypeError(f"tiers ({check.shown(tiers)}) must be given as Tiers(ends=(10, 50))")
-    return tiers_for(reading) if tiers is None else tiers
+    return tiers_for(reading, **sizes) if tiers is None else tiers
 
 
 def _grid_of_totals(grid: TimeGrid, per: TimeGrid | str | int | None) -> TimeGrid | None:

@@ -26,6 +26,10 @@ def make_private_series(
     by: str | None = None,
     keys: Keys | None = None,
     key_cap: int | None = None,
+    value: str | None = None,
+    bound: int | None = None,
+    typical: int | None = None,
+    total_bound: int | None = None,
     tiers: Tiers | None = None,
     groups: Mapping[str, Any] | None = None,
     shares: Sequence[float] | None = None,
@@ -61,6 +65,7 @@ def make_private_series(
     """
     options: dict[str, Any] = {"step_cap": step_cap, "gap": gap, "by": by, "keys": keys, "key_cap": key_cap}
     options |= {"groups": groups, "shares": shares}
+    options |= {"value": value, "bound": bound, "typical": typical, "total_bound": total_bound}
     count = make_participation_count(input_domain, input_metric, grid, **options, tiers=tiers, time=time)
     if rho is not None and delta is not None:
         raise ValueError(f"delta ({check.shown(delta)}) must be left out beside rho, as no step is sampled")

@@ -235,12 +235,14 @@ def log_of(
     by: str | None,
     keys: Keys | None,
     time: str | None,
+    value: str | None = None,
     timed: bool = True,
     periods: bool = False,
 ) -> dict[str, Any]:
     """Return what a :class:`.Reading` says of a log: which columns are read, for which keys, and the unit of privacy.
 
     :param time: name of the column of event times, of a LazyFrame only.
+    :param value: name of the column of numbers to add up; None to count rows.
     :param timed: whether times are read.
     :param periods: whether the count treats an individual as another one in each period, where the metric does. Other
         counts refuse such a metric.
@@ -253,7 +255,7 @@ def log_of(
         identifier, unit = _of_frame(input_metric)
         if timed and not isinstance(time, str):
             raise TypeError(f"time ({check.shown(time)}) must name the LazyFrame's column of event times: time='time'")
-        source = Source(identifier=identifier, time=time, by=by, exact=True)
+        source = Source(identifier=identifier, time=time, by=by, value=value, exact=True)
     else:
         log = descriptor(input_domain, Source)
         if log is None:
@@ -267,7 +269,7 @@ def log_of(
                 f"input_metric ({input_metric}) counts individuals within a period, and this query would not; use"
                 " dp.symmetric_distance() or dp.change_one_distance()"
             )
-        source = replace(log, time=log.time if timed else None, by=by)
+        source = replace(log, time=log.time if timed else None, by=by, value=value)
     return {"source": source, "panel": panel, "unit": unit}
 
 

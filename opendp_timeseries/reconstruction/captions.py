@@ -29,11 +29,12 @@ def measured(release: Release, part: AnySeries) -> str:
     count = release.design.signal.count
     if count is None:
         return f"{rate}the counts after caps and filters"
+    what = f"sums of {count.reading.log.value!r}" if count.reading.is_sum else "counts"
     whole, filtered = count.is_full, bool(release.design.signal.kernels) and not part.levelled
     if filtered and not part.unfiltered:
-        return f"{rate}{'the filtered counts of everybody' if whole else 'the capped, filtered counts'}"
+        return f"{rate}{'the filtered counts of everybody' if whole else f'the capped, filtered {what}'}"
     end = " before the filter" if filtered else _LEVELLED if part.levelled else ""
-    return f"{rate}{'the counts of everybody' if whole else 'the capped counts'}{end}"
+    return f"{rate}{'the counts of everybody' if whole else f'the capped {what}'}{end}"
 
 
 def guarantee_in_words(
@@ -73,6 +74,8 @@ def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
         where += f" in each of {len(grids)} releases" if len(grids) > 1 else ""
     reading = count.reading
     often = "once" if reading.step_cap == 1 else f"at most {reading.step_cap} times"
+    if reading.is_sum:
+        often = f"at most {reading.step_cap} of {reading.log.value!r}"
     apart = "" if reading.gap == 1 else f", at least {reading.gap} steps apart"
     few = "" if reading.key_cap is None else f", in at most {reading.key_cap} at a time"
     each = "each individual" if count.unit.period is None else f"each individual within {count.unit.period}"

@@ -26,7 +26,7 @@ from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.weighting import Drop
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.reconstruction import errors
-from opendp_timeseries.reconstruction.levels import level
+from opendp_timeseries.reconstruction.levels import OF_COUNTS, Prior, level
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.seasons import Season
@@ -88,7 +88,7 @@ def values_at(release: Release, count: Count, level: int = 0) -> tuple[Array, fl
     reading = count.reading
     if reading.grouping is None:
         return release.values.reshape(count.shape), release.scale
-    one = count.tiers.table(reading.most_steps).weights[0]
+    one = count.tiers.table(count.tiers.last(reading)).weights[0]
     shared = reading.grouping.weights(one[None]).reshape(len(one), -1)[:, level] / one
     values = release.values.reshape(count.shape)[:, np.unique(reading.levels[level])]
     return values / shared[:, None, None], release.scale / math.sqrt(reading.grouping.shares[level] / SHARES)
@@ -211,6 +211,7 @@ def of_everybody(
     among: int = 1,
     noise: Array | None = None,
     ahead: int = 0,
+    prior: Prior = OF_COUNTS,
 ) -> Everybody:
     """Return the counts of everybody at every step, or their rate.
 
@@ -224,13 +225,14 @@ def of_everybody(
     :param noise: of each value in these units, where it is not the same at all steps; the mean of its squares over the
         steps of a tier is 1.
     :param ahead: how many steps to add of which there are no values.
+    :param prior: of counts by how often people come.
     :raises FitError: if a fit does not work.
     """
     tiers, last = values.shape
     size, steps, ones = last + ahead, np.arange(last), np.eye(tiers)
     of_noise = np.ones_like(values) if noise is None else np.square(noise)
     means_of_tiers, noise_of_means = values.mean(axis=1), last**-0.5
-    total, of_total = known or level(means_of_tiers, ends, weights, noise_of_means)[:2]
+    total, of_total = known or level(means_of_tiers, ends, weights, noise_of_means, prior=prior)[:2]
     (weights, by_often), everybody = levels_by_often(means_of_tiers, ends, weights, noise_of_means), weights[0, -1]
     levels, own = by_often @ weights, dispersion * (weights.T * by_often) @ weights
 

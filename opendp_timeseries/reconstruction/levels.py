@@ -20,14 +20,10 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 
-#: How fast the process falls, by powers of how often; and over which differences of logarithms it is alike.
-_FALLS: Final = (-1.0, 0.0, 1.0)
-_LENGTHS: Final = (0.5, 1.0)
 #: Its size by the error of the last tier alone: 2, 4, … up to this power of 2, or further where the means are larger.
 _LARGEST: Final = 10
 _ROOM: Final = 2
-#: The same of those who come as often as can be, and the logarithm of how likely each is beside none.
-_ALWAYS: Final = (0.0, 2.0, 8.0, 32.0, 128.0)
+#: The logarithm of how likely any size of those who come as often as can be is beside none.
 _RARE: Final = -3.0
 #: How far a key of a panel may be from the shape of all, by its level; no less than this share of the mean of all; how
 #: often the shares of these are worked out, and of how many keys they are known beforehand.
@@ -35,6 +31,27 @@ _APART: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
 _LEAST: Final = 0.3
 _ROUNDS: Final = 30
 _BEFOREHAND: Final = 4.0
+
+
+class Prior(NamedTuple):
+    """What is thought of counts by how often people come.
+
+    :param falls: how fast they may fall, by powers of how often.
+    :param lengths: over which differences of its logarithm they may be alike.
+    :param always: sizes of those who come as often as can be, by the error of the last tier alone.
+    """
+
+    falls: tuple[float, ...] = (-1.0, 0.0, 1.0)
+    lengths: tuple[float, ...] = (0.5, 1.0)
+    always: tuple[float, ...] = (0.0, 2.0, 8.0, 32.0, 128.0)
+
+    @classmethod
+    def of(cls, step_cap: int) -> "Prior":
+        """Return it for people with so much in a step: in squares, they are spread widely, and nobody is at the end."""
+        return cls() if step_cap == 1 else cls(falls=(0.0, 0.5), lengths=(1.0, 2.0), always=(0.0,))
+
+
+OF_COUNTS: Final = Prior()
 
 
 class Process(NamedTuple):
@@ -52,20 +69,16 @@ class Process(NamedTuple):
         cls,
         ends: NDArray[np.int64],
         weights: Array,
-        falls: tuple[float, ...] = _FALLS,
-        lengths: tuple[float, ...] = _LENGTHS,
+        prior: Prior = OF_COUNTS,
     ) -> "Process":
-        """Return it for rows of people who come so often, with these weights in each tier.
-
-        :param falls: and ``lengths``: one of each makes a prior.
-        """
+        """Return it for rows of people who come so often, with these weights in each tier."""
         often, rows = np.log(ends), np.column_stack([weights, np.ones(len(ends))])
         width = np.diff(often, prepend=often[0] - 1.0)
         near = math.sqrt(3) * np.abs(often[:, None] - often)
         roots, by_row = [], []
-        for length in lengths:
+        for length in prior.lengths:
             factor = np.linalg.cholesky((1 + near / length) * np.exp(-near / length))
-            for fall in falls:
+            for fall in prior.falls:
                 sized = (width * np.exp(-fall * (often - often[0])))[:, None] * factor
                 sized /= np.linalg.norm(sized.sum(axis=0))
                 shown = sized.T @ rows
@@ -121,19 +134,23 @@ class Level(NamedTuple):
 
 
 def level(
-    values: Array, ends: NDArray[np.int64], weights: Array, noise: float, *, process: Process | None = None,
-    always: tuple[float, ...] = _ALWAYS,
-) -> Level:  # fmt: skip
+    values: Array,
+    ends: NDArray[np.int64],
+    weights: Array,
+    noise: float,
+    *,
+    prior: Prior = OF_COUNTS,
+    process: Process | None = None,
+) -> Level:
     """Return the level, given the mean of each tier; it may be negative.
 
     :param ends: how often people come who have a row of weights.
     :param weights: a column for each tier. In the last they are equal.
     :param noise: standard deviation of each of the means.
-    :param process: of these ends and weights, by default the one for counts.
-    :param always: sizes of those who come as often as can be, by the error of the last tier alone.
+    :param process: of these ends and weights, if it is at hand.
     :raises FitError: if numbers are beyond all measure.
     """
-    process = process or Process.of(ends, weights)
+    process, always = process or Process.of(ends, weights, prior), prior.always
     alone = noise / weights[0, -1]
     with np.errstate(all="ignore"):
         reach = float(np.log2(1 + np.max(np.abs(values) / weights.max(axis=0)) / alone)) + _ROOM
@@ -151,8 +168,8 @@ def level(
             axis=-2,
         )
         found = Estimates.of(values, roots, noise, weights[0])
-        prior = np.log(sizes)[:, None, None] + _RARE * (np.array(always) > 0)
-        chance = _chances(found.evidence + prior, axis=None)
+        likely = np.log(sizes)[:, None, None] + _RARE * (np.array(always) > 0)
+        chance = _chances(found.evidence + likely, axis=None)
         total = float(np.sum(chance * found.means))
         variance = float(np.sum(chance * (found.variances + (found.means - total) ** 2)))
         # By row, the mean over the priors.
@@ -192,7 +209,13 @@ class Panel(NamedTuple):
 
 
 def panel(
-    values: Array, ends: NDArray[np.int64], weights: Array, noise: float, of_all: tuple[Array, float] | None = None
+    values: Array,
+    ends: NDArray[np.int64],
+    weights: Array,
+    noise: float,
+    of_all: tuple[Array, float] | None = None,
+    *,
+    prior: Prior = OF_COUNTS,
 ) -> Panel:
     """Return the levels of all keys, given the means of the tiers of each, in a row.
 
@@ -203,9 +226,9 @@ def panel(
     :param of_all: what the means of all keys add up to, and its noise, if that is known better than from the keys.
     :raises FitError: if numbers are beyond all measure.
     """
-    keys, process = len(values), Process.of(ends, weights)
+    keys, process = len(values), Process.of(ends, weights, prior)
     together, noise_together = (values.sum(axis=0), noise * keys**0.5) if of_all is None else of_all
-    total, variance, shape = level(together, ends, weights, noise_together, process=process)
+    total, variance, shape = level(together, ends, weights, noise_together, prior=prior, process=process)
     with np.errstate(all="ignore"):
         rough = values @ shape / (shape @ shape)
         size = np.maximum(rough, _LEAST * max(total, variance**0.5) / keys)

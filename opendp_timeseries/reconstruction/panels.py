@@ -12,7 +12,7 @@ from opendp_timeseries.reconstruction.counts import counts_of
 from opendp_timeseries.reconstruction.everybody import of_everybody
 from opendp_timeseries.reconstruction.hierarchy import Hierarchy, is_joint
 from opendp_timeseries.reconstruction.joint import Crowds, JointEstimate, Levels, Top, smooth_jointly
-from opendp_timeseries.reconstruction.levels import panel
+from opendp_timeseries.reconstruction.levels import OF_COUNTS, Prior, panel
 from opendp_timeseries.reconstruction.local_events import EVENT
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
@@ -151,7 +151,8 @@ def smooth_private_panel(
         rows = slice(first, first := first + of_level.values.shape[1])
         values[:, rows] = of_level.values
         noise[rows] = max(of_level.scale, _LEAST * float(np.std(of_level.values)))
-    who = _Population(ends, weights, count.reading.step_cap**0.5, patterns, trend, counts, run.ahead)
+    step_cap = count.reading.step_cap
+    who = _Population(ends, weights, step_cap**0.5, patterns, trend, counts, run.ahead, Prior.of(step_cap))
     found = smooth_jointly(
         values,
         noise,
@@ -180,6 +181,7 @@ class _Population(NamedTuple):
     trend: bool
     counts: bool
     ahead: int = 0
+    prior: Prior = OF_COUNTS
 
     def top(self, values: Array, noise: float) -> Top:
         """Return the total of all as one private series."""
@@ -192,6 +194,7 @@ class _Population(NamedTuple):
             trend=self.trend,
             counts=self.counts,
             ahead=self.ahead,
+            prior=self.prior,
         )
         events = np.array(found.events, dtype=np.intp)
         rates, levels, own = found.rates * noise, found.levels * noise, found.own * noise**2
@@ -200,7 +203,7 @@ class _Population(NamedTuple):
     def levels(self, means: Array, noise: Array, noise_of_all: float, top: Top) -> Levels:
         """Return the levels of parts: those of people together, those of tiers as far as their own means tell."""
         alike = float(np.sqrt(np.mean(noise**2)))
-        found = panel(means, self.ends, self.weights, alike, (means.sum(axis=0), noise_of_all))
+        found = panel(means, self.ends, self.weights, alike, (means.sum(axis=0), noise_of_all), prior=self.prior)
         usual = (
             np.maximum(found.levels, 0.0)[:, None] * top.level / max(float(top.level[-1] / self.weights[0, -1]), 1e-300)
         )

@@ -182,7 +182,7 @@ class Tiered(NamedTuple):
 
 def _table(count: Count) -> Table:
     assert count.tiers is not None
-    return count.tiers.table(count.reading.most_steps)
+    return count.tiers.table(count.tiers.last(count.reading))
 
 
 def _weighted(release: Release, weighting: Weighting) -> Release:

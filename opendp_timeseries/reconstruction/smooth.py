@@ -19,7 +19,7 @@ from opendp_timeseries.reconstruction import errors, haar
 from opendp_timeseries.reconstruction.counts import counts_of
 from opendp_timeseries.reconstruction.everybody import of_everybody
 from opendp_timeseries.reconstruction.interpolate import interpolate
-from opendp_timeseries.reconstruction.levels import Panel, panel
+from opendp_timeseries.reconstruction.levels import OF_COUNTS, Panel, Prior, panel
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.panels import are_joint, smooth_panel, smooth_private_panel
@@ -410,11 +410,11 @@ def _private_series(run: Run, asked: _Asked, progress: bool) -> tuple[Series, ..
 def _each_by_itself(run: Run, count: Count, asked: _Asked, progress: bool, level: int) -> Series:
     """Return the series of everybody, those of a panel each by itself, but for their levels."""
     tiered, last = run.tiers(level), run.last_tiers(level).whole
-    by_key = np.moveaxis(tiered.values, 1, 0)
-    levels = None if last.keys is None else _levels(by_key.mean(axis=2), tiered, run.steps)
+    by_key, step_cap = np.moveaxis(tiered.values, 1, 0), count.reading.step_cap
+    levels = None if last.keys is None else _levels(by_key.mean(axis=2), tiered, run.steps, Prior.of(step_cap))
     known = [None] * len(by_key) if levels is None else zip(levels.levels, levels.covariance.diagonal(), strict=True)
     of_all = tiered._replace(values=tiered.values[:, :0])
-    made = partial(_everybody, asked=asked, tiered=of_all, step_cap=count.reading.step_cap, ahead=run.ahead)
+    made = partial(_everybody, asked=asked, tiered=of_all, step_cap=step_cap, ahead=run.ahead)
     found = of_each_part(last, made, list(by_key), list(known), progress=progress)
     parts = [replace(part, sources=run.releases) if part.converged else part for part, _ in found]
     if last.keys is None:
@@ -428,12 +428,12 @@ def _each_by_itself(run: Run, count: Count, asked: _Asked, progress: bool, level
     return panel_of(last, parts, sources=run.releases, covariance=joint)
 
 
-def _levels(means: Array, tiered: Tiered, size: int) -> Panel | None:
+def _levels(means: Array, tiered: Tiered, size: int, prior: Prior = OF_COUNTS) -> Panel | None:
     """Return the levels of a panel, from the means of the tiers of each key; None where they are not found."""
     noise = max(tiered.scale, 1e-4 * float(np.max(np.abs(means))))
     try:
         with np.errstate(all="ignore"):
-            return panel(means / noise, tiered.ends, tiered.weights / noise, size**-0.5)
+            return panel(means / noise, tiered.ends, tiered.weights / noise, size**-0.5, prior=prior)
     except FitError:
         return None
 
@@ -470,6 +470,7 @@ def _everybody(
                 among=asked.among,
                 noise=tiered.noise,
                 ahead=ahead,
+                prior=Prior.of(step_cap),
             )
     except FitError as error:
         return _line(one, error), np.zeros(one.size)

@@ -11,7 +11,7 @@ import pytest
 from opendp_timeseries import Influence, TimeGrid
 from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence
-from opendp_timeseries.accounting.influence import count_influence, tiers_influence
+from opendp_timeseries.accounting.influence import Reach, count_influence, tiers_influence
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.kernels import Kernel, gaussian_kernel
@@ -44,6 +44,7 @@ def count_of(setting, *, replaced=False):
         unit=Unit(replaced=replaced, period=setting.period and Period(setting.period)),
         excess=setting.excess,
         tiers=Tiers(ends=setting.ends, share=setting.share) if setting.share else None,
+        typical=setting.typical or setting.step_cap,
     )
 
 
@@ -214,16 +215,19 @@ def test_scaled_sums_are_as_far_as_dropped_ones_in_both_norms():
 def test_all_scales_together_cost_what_one_series_costs():
     for replaced in (False, True):
         for size in (5000, 30):
-            one = count_influence(3, participation_cap=20, step_cap=2, size=size, replaced=replaced, norm="l2")
-            several = tiers_influence(one, 0.75, 3)
+            reach = Reach(3, step_cap=2, size=size, replaced=replaced)
+            one = count_influence(**reach._asdict(), participation_cap=20, norm="l2")
+            several = tiers_influence(reach, square=80, largest=0.75, series=3)
             squared = 4 * min(40 if replaced else 20, size)  # exactly, whether or not its root is a float
             assert (several.l2, several.l2_squared, several.individuals) == (one.l2, squared, 3)
             assert several.l0 == 3 * one.l0
             assert 1.5 <= several.linf <= 1.5 * (1 + 1e-15)
-    whole = count_influence(1, participation_cap=5, step_cap=1, size=5, replaced=False, norm="l2")
-    assert tiers_influence(whole, 0.5, 2).l2_squared == 5
-    nothing = Influence(l0=3, l2=math.inf, linf=math.inf)
-    assert tiers_influence(nothing, 0.5, 2) == Influence(l0=6, l2=math.inf, linf=math.inf)
+    whole = Reach(1, step_cap=1, size=5, replaced=False)
+    assert tiers_influence(whole, square=5, largest=0.5, series=2).l2_squared == 5
+    # Where the bound is far above what is typical, one value may have all of the norm.
+    bound = tiers_influence(Reach(1, step_cap=600, size=5, replaced=True), square=90, largest=0.75, series=2)
+    assert (bound.l0, bound.l2_squared) == (10, 180)
+    assert 90 <= Fraction(bound.linf) ** 2 < 90 + 1e-12
 
 
 # --- Whole maps: filters and totals behind it ---

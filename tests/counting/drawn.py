@@ -175,6 +175,44 @@ TIMES = {
     "said in UTC": When(pa.string(), database=False),
     "datetimes": When(None),
 }
+#: Cells of columns of values, by their types; each with the number that it says, or None if it says none.
+VALUES = {
+    "int8": (pa.int8(), [(-5, -5), (0, 0), (1, 1), (7, 7), (100, 100), (None, None)]),
+    "int64": (pa.int64(), [(-(2**63), -(2**63)), (0, 0), (2, 2), (5, 5), (10**12, 10**12), (None, None)]),
+    "uint64": (pa.uint64(), [(0, 0), (1, 1), (3, 3), (2**63 + 5, 2**63 + 5), (None, None)]),
+    "float": (
+        pa.float64(),
+        [(x, x) for x in (0.5, 0.49999999999999994, 1.0, 2.5, 7.75, -0.5, -3.0, 1e300)]
+        + [(x, None) for x in (math.inf, -math.inf, math.nan, None)],
+    ),
+    "single": (pa.float32(), [(0.5, 0.5), (1.5, 1.5), (2.0, 2), (3e38, 3e38), (math.inf, None), (None, None)]),
+    "exact": (
+        pa.decimal128(12, 2),
+        [(decimal.Decimal(x), decimal.Decimal(x)) for x in ("0.49", "0.50", "2.50", "7.00", "-1.00", "1e6")]
+        + [(None, None)],
+    ),
+    "truth": (pa.bool_(), [(True, 1), (False, 0), (None, None)]),
+    "text": (
+        pa.string(),
+        [("3", 3), (" 2.5\n", 2.5), ("1e1", 10), ("+7", 7), (".5", 0.5), ("5.", 5), ("-4", -4), ("0012", 12)]
+        + [(text, None) for text in ("x", "", "nan", "inf", "0x3", "1_0", "1,5", "3 4", "1e", ".", None)],
+    ),
+    "objects": (
+        None,
+        [(3, 3), ("2.5", 2.5), (2.5, 2.5), (True, 1), (decimal.Decimal("1.5"), 1.5), (4 + 0j, 4), (np.int16(6), 6)]
+        + [(b"2", 2), (-3, -3), (10**40, 10**40), ("1e999", None)]
+        + [(cell, None) for cell in ("x", [1], None, math.nan, math.inf, 1j, decimal.Decimal("NaN"), EPOCH)],
+    ),
+}  # fmt: skip
+
+
+def pa_numbers():
+    """Types of Arrow that NumPy has, too, among those of values."""
+    return [
+        kind for kind, _ in VALUES.values() if kind in (pa.int8(), pa.int64(), pa.uint64(), pa.float64(), pa.float32())
+    ]
+
+
 UNITS = {"s": 10**6, "ms": 10**3, "us": 1, "ns": 1, "D": 86400 * 10**6}
 
 
@@ -200,16 +238,23 @@ class Case:
     excess: str
     tiers: Tiers | None
     totals: tuple  # the first step of each total; empty where steps are counted
-    rows: tuple  # of (the number of a person, a time, the number of a key), each of them None where it is missing
+    rows: tuple  # of (the number of a person, a time, the number of a key, that of a value), None where it is missing
     tree: dict | None = None  # groups of the series of a panel, for totals
     taps: tuple | None = None  # of a filter, in units of 1/8
     distance: int = 1  # in units of privacy
     of_two: bool = False  # whether a unit is of two individuals
     levels: tuple = ()  # of groups of the keys, in tiers: sixteenths, and the number of the group of each key
+    value: str | None = None  # the type of a column that is added up
 
     def count(self, *, replaced=False):
         return make.count(
-            source=Source(identifier="who", time=self.when and "when", by=self.where and "where", exact=self.exact),
+            source=Source(
+                identifier="who",
+                time=self.when and "when",
+                by=self.where and "where",
+                exact=self.exact,
+                value=self.value and "value",
+            ),
             grid=TimeGrid(size=1) if self.whole else self.grid.made,
             once_over=self.grid.made if self.whole else None,
             per=self.grid_of_totals() if self.totals else None,
@@ -217,6 +262,7 @@ class Case:
             unit=Unit(period=self.period, replaced=replaced, individuals=1 + self.of_two),
             excess=self.excess,
             tiers=self.tiers,
+            typical=self.tiers and self.tiers.typical,
             grouping=self.grouping(),
             **self.caps,
         )
@@ -276,6 +322,13 @@ class Case:
         gap, few = self.caps["gap"], 1 if self.levels else min(self.caps["key_cap"] or series, series)
         return min(series * min(-(-longest // gap), self.cycle // gap), few * longest)
 
+    @property
+    def last(self):
+        """The last tier: in how many steps of the typical size anybody can be."""
+        bound, whole = self.caps["step_cap"], self.tiers.total_bound
+        squares = self.most * bound**2 if whole is None else min(self.most * bound**2, whole * bound)
+        return -(-squares // self.tiers.typical**2)
+
     def period_starts(self):
         return [step for step in range(self.cycle) if step == 0 or self.period_of(step) != self.period_of(step - 1)]
 
@@ -310,6 +363,7 @@ def draw(seed, engine):
     made = None if case.keys is None or case.tiers is not None else drawn_tree(random, list(case.keys))
     of_two = case.period is None and random.random() < 0.5
     case = replace(case, tree=made, distance=int(random.integers(1, 4)), of_two=of_two)
+    case = with_values(np.random.default_rng([seed, ENGINES.index(engine), 3]), case, engine)
     if case.tiers is not None or random.random() < 0.5:
         return with_levels(np.random.default_rng([seed, ENGINES.index(engine), 2]), case)
     taps = random.integers(one(random, [0, -9]), 10, case.columns) * (random.random(case.columns) < 0.5)
@@ -335,8 +389,33 @@ def with_levels(random, case):
     cuts = np.sort(random.choice(np.arange(1, 16), depth, replace=False))
     parts = np.diff(cuts, prepend=0, append=16).tolist()
     case = replace(case, caps=case.caps | {"key_cap": None}, levels=(*zip(parts, map(tuple, levels), strict=True),))
-    tiers = replace(case.tiers, ends=tuple(end for end in case.tiers.ends if end < case.most))
-    return replace(case, tiers=tiers, caps=case.caps | {"participation_cap": tiers.first(case.most)})
+    tiers = replace(case.tiers, ends=tuple(end for end in case.tiers.ends if end < case.last))
+    return replace(case, tiers=tiers, caps=case.caps | {"participation_cap": tiers.first(case.last)})
+
+
+def with_values(random, case, engine):
+    """The case with values that are added up, or with tiers of another size than that of the step cap."""
+    rows = tuple((*row, None) for row in case.rows)
+    told = case.seed in TELLING and engine in DATABASES
+    if case.whole or told or random.random() < 0.6:
+        tiers, cap = case.tiers, case.caps["step_cap"]
+        typical = cap if told or cap == HUGE else one(random, [1, cap])
+        return replace(case, rows=rows, tiers=tiers and replace(tiers, typical=typical))
+    kinds = [
+        name for name, (kind, _) in VALUES.items() if holds(engine, kind) and (engine != "spark" or name[0] != "u")
+    ]
+    value = one(random, kinds)
+    cells = VALUES[value][1]
+    rows = tuple((*row[:3], int(random.integers(len(cells)))) for row in rows)
+    bound = one(random, [1, 3, 7, 600, 2**20])
+    case = replace(case, value=value, rows=rows, caps=case.caps | {"step_cap": bound})
+    if case.tiers is None:
+        return case
+    typical = int(random.integers(max(1, bound // 100), bound + 1))
+    whole = one(random, [None, bound, 2 * bound + 1])
+    case = replace(case, tiers=replace(case.tiers, typical=typical, total_bound=whole))
+    tiers = replace(case.tiers, ends=tuple(end for end in case.tiers.ends if end < case.last))
+    return replace(case, tiers=tiers, caps=case.caps | {"participation_cap": tiers.first(case.last)})
 
 
 def with_people_in_tiers(random, case):
@@ -499,9 +578,12 @@ def truth(case, rows, hashed):
     places = None
     if case.keys is not None:
         places = {str(key): k for k, key in enumerate(case.keys)}
-    lost, own = Counter({"rows": len(rows)}), defaultdict(list)
+    lost, own = Counter({"rows": len(rows)}), defaultdict(Counter)
     cells = cells_of(case, rows).get("when", rows)
-    for (person, time, key), cell in zip(rows, cells, strict=True):
+    for (person, time, key, number_of_cell), cell in zip(rows, cells, strict=True):
+        much = 1
+        if case.value is not None:
+            much = oracle.amount(VALUES[case.value][1][number_of_cell][1], case.caps["step_cap"])
         step = 0 if case.when is None else None if time is None else step_of(case, time)
         number = 0 if places is None else None if key is None else places.get(text_of(case.where, key))
         if person is None or text_of(case.who, person) == "":
@@ -512,14 +594,16 @@ def truth(case, rows, hashed):
             lost["off_grid"] += 1
         elif number is None:
             lost["unknown_key"] += 1
+        elif not much:
+            lost["no_value"] += 1
         else:
             at = 0 if case.whole else step
             who = text_of(case.who, person, exact=case.exact)
-            own[who, case.period_of(step)].append(number * case.cycle + at)
+            own[who, case.period_of(step)][number * case.cycle + at] += much
     limits, tiers = {"key": KEY, "cycle": case.cycle, "hashed": hashed}, None
     if case.tiers is not None:
         tiers = {"ends": case.tiers.ends, "share": case.tiers.share}
-        tiers |= {"most": case.most, "size": case.summed * case.cycle}
+        tiers |= {"most": case.last, "size": case.summed * case.cycle, "typical": case.tiers.typical}
     more = limits | {"excess": case.excess, "tiers": tiers, "levels": case.levels or None}
     kept = {(who, period): oracle.kept(who, at, **case.caps, **more) for (who, period), at in own.items()}
     if case.totals:
@@ -620,11 +704,13 @@ def holds(engine, kind):
 def cells_of(case, rows):
     """The cells of each column, as Python has them."""
     random = np.random.default_rng(case.seed)
-    columns = {"who": [cell_of(random, case.who, k) for k, _, _ in rows]}
+    columns = {"who": [cell_of(random, case.who, k) for k, _, _, _ in rows]}
     if case.when is not None:
-        columns["when"] = [said(random, case, time) for _, time, _ in rows]
+        columns["when"] = [said(random, case, time) for _, time, _, _ in rows]
     if case.where is not None:
-        columns["where"] = [cell_of(random, case.where, k) for _, _, k in rows]
+        columns["where"] = [cell_of(random, case.where, k) for _, _, k, _ in rows]
+    if case.value is not None:
+        columns["value"] = [VALUES[case.value][1][k][0] for *_, k in rows]
     return columns
 
 
@@ -666,6 +752,8 @@ def said(random, case, time):
 
 
 def arrow_type(case, name):
+    if name == "value":
+        return VALUES[case.value][0]
     return TIMES[case.when].type if name == "when" else KINDS[getattr(case, name)].type
 
 
@@ -690,9 +778,9 @@ def in_numpy(case, rows):
         missing = np.array([cell is None for cell in column], bool)
         if kind in (pa.timestamp("us"), pa.timestamp("ms"), pa.timestamp("s"), pa.timestamp("ns"), pa.date32()):
             column = column.astype(f"M8[{unit_of(kind)}]")
-        elif kind == pa.float64():
+        elif kind is not None and pa.types.is_floating(kind):
             column = np.where(missing, np.nan, column).astype(float)
-        elif kind == pa.bool_() or pa.types.is_integer(kind):
+        elif kind == pa.bool_() or (kind is not None and pa.types.is_integer(kind)):
             column = np.ma.MaskedArray(np.where(missing, 0, column).astype(kind.to_pandas_dtype()), missing)
         elif kind in (pa.string(), pa.binary()) and case.seed % 2:
             filler = "" if kind == pa.string() else b""
@@ -884,7 +972,7 @@ def counted(case, table):
 
 
 def is_of(case, row, who, period):
-    person, time, _ = row
+    person, time, _, _ = row
     if person is None or text_of(case.who, person, exact=case.exact) != who:
         return False
     step = -1 if case.when is None or time is None else step_of(case, time)

@@ -6,6 +6,7 @@ Times are exact fractions, people are dictionary keys, and every individual is w
 import datetime as dt
 import hashlib
 import itertools
+import math
 import re
 from collections import Counter
 from fractions import Fraction
@@ -120,6 +121,8 @@ def kept(
 
     Every ``cycle`` steps are a series.
 
+    :param steps: of their rows; or how much there is in each, of which ``step_cap`` is the bound.
+
     :param hashed: the hash of the engine.
     :param tiers: as :func:`in_tiers` takes them.
     :param levels: of tiers, as :func:`in_levels` takes them.
@@ -136,9 +139,9 @@ def kept(
         return {step: min(events[step], step_cap) for step in order[:participation_cap]}
     own = {step: min(events[step], step_cap) for step in left}
     if levels is not None:
-        return in_levels(own, step_cap, cycle, levels, **tiers)
+        return in_levels(own, cycle, levels, **{"typical": step_cap} | tiers)
     if tiers is not None:
-        return in_tiers(own, step_cap, **tiers)
+        return in_tiers(own, **{"typical": step_cap} | tiers)
     power = 2 if excess == "l2" else 1
     norm = Fraction(sum(x**power for x in own.values()))
     weight = largest(lambda w: w**power * norm <= participation_cap * step_cap**power)
@@ -154,14 +157,23 @@ def largest(holds):
     return low
 
 
-def in_tiers(own, step_cap, ends, share, most, size):
+def amount(number, bound):
+    """How much a value adds: the nearest whole number, halves up, from 0 to the bound; 0 if it is no number."""
+    return 0 if number is None else max(0, min(math.floor(Fraction(number) + Fraction(1, 2)), bound))
+
+
+def in_tiers(own, ends, share, most, size, typical):
     """What one individual counts as in the series of each tier, of ``size`` entries.
 
     :param ends: the tiers but the last.
     :param share: what each series but the first takes of what those after it left.
     :param most: in how many steps anybody can be: the last tier.
+    :param typical: what there is in such a step.
     """
-    weights = tier_weights(Fraction(sum(x * x for x in own.values()), step_cap**2), ends, share, most)
+    norm = Fraction(sum(x * x for x in own.values()), typical**2)
+    weights = tier_weights(norm, ends, share, most)
+    if norm > most:
+        weights = [largest(lambda w, v=own: w * w * norm <= Fraction(v, 2**16) ** 2 * most) for own in weights]
     return {series * size + step: weight * x for series, weight in enumerate(weights) for step, x in own.items()}
 
 
@@ -181,7 +193,7 @@ def tier_weights(norm, ends, share, most):
     return [largest(lambda w, square=square: w * w <= square) for square in squares]
 
 
-def in_levels(own, step_cap, cycle, levels, ends, share, most, size):
+def in_levels(own, cycle, levels, ends, share, most, size, typical):
     """What one individual counts as in the series of each tier, which are of keys and of groups of them.
 
     :param levels: of the keys, and of all groups of one kind: sixteenths of the norm, and the series of each key.
@@ -193,7 +205,7 @@ def in_levels(own, step_cap, cycle, levels, ends, share, most, size):
             level[series[place // cycle] * cycle + place % cycle] += events
     parts = tuple(Fraction(part, 16) for part, _ in levels)
     squares = [sum(x * x for x in level.values()) for level in sums]
-    norm = sum(part * square for part, square in zip(parts, squares, strict=True)) / step_cap**2
+    norm = sum(part * square for part, square in zip(parts, squares, strict=True)) / typical**2
     weights = level_weights(norm, parts, ends, share, most)
     return {
         tier * size + place: weight * x

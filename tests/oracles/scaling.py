@@ -80,6 +80,7 @@ class Setting(NamedTuple):
     ends: tuple[int, ...] = ()
     share: float = 0.0
     each: int = 1  # steps of each total; with 1, steps are counted
+    typical: int = 0  # events of a step that counts as one, in tiers; else the step cap
 
     @property
     def key(self) -> int:
@@ -102,8 +103,9 @@ class Setting(NamedTuple):
                 return row * weight(energy, self.cap, self.step_cap)
             scaled = row * weight_of_sum(int(row.sum()), self.cap, self.step_cap)
             return np.array([sum(scaled[k : k + self.each].tolist()) for k in range(0, len(row), self.each)])
-        number = max(-(-energy // self.step_cap**2), 1)
-        most = self.most
+        unit = (self.typical or self.step_cap) ** 2
+        number = max(-(-energy // unit), 1)
+        most = -(-self.most * self.step_cap**2 // unit)
         weights = scale_weights(row_of(number, most, self.ends), most, self.ends, Fraction(self.share))
         return np.concatenate([row * weight for weight in weights])
 

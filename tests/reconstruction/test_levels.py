@@ -6,7 +6,7 @@ import pytest
 from opendp_timeseries.design.tiers import Tiers, default_tiers
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.reconstruction.everybody import levels_by_often
-from opendp_timeseries.reconstruction.levels import Process, level, panel
+from opendp_timeseries.reconstruction.levels import Prior, level, panel
 from opendp_timeseries.reconstruction.matrices import FitError
 from tests.oracles import levels as oracle
 from tests.test_documented_numbers import table
@@ -145,12 +145,11 @@ def test_a_level_without_noise_is_found():
 def test_sums_of_a_value_are_found_by_settings_of_their_own():
     """Squared sums reach far beyond what anybody has: with priors of slower falls, and nobody at the end."""
     ends, weights, noise = table_of(8760, 31)
-    process = Process.of(ends, weights, falls=(0.0, 0.5), lengths=(1.0, 2.0))
     means = 30.0 * weights[0]
     rng, found = np.random.default_rng(0), {"values": [], "counts": []}
     for _ in range(40):
         values = means + rng.normal(0, noise, len(means))
-        found["values"].append(level(values, ends, weights, noise, process=process, always=(0.0,)).total)
+        found["values"].append(level(values, ends, weights, noise, prior=Prior.of(600)).total)
         found["counts"].append(level(values, ends, weights, noise).total)
     assert np.mean(found["values"]) == pytest.approx(30.0, abs=3 * np.std(found["values"]) / 40**0.5)
     assert np.std(found["values"]) < 0.8 * np.std(found["counts"])

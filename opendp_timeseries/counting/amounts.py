@@ -1,0 +1,61 @@
+"""How much: cells of a column of values as whole numbers from 0 to a public bound, each cell by itself.
+
+A number is rounded to the nearest whole one, halves up, and is then at most the bound. Whatever is no number, is not
+finite or is less than a half is 0, and its row is of no value. No cell raises, or changes how others are read
+(docs/proofs/values.md).
+"""
+
+import contextlib
+import math
+import re
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries.counting.identifiers import number_of
+
+Ints = NDArray[np.int64]
+
+#: Numbers in text: decimal digits, with a point and an exponent if there are any.
+NUMBER: Final = r"^[ \t\r\n]*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)[ \t\r\n]*\z"
+_NUMBER: Final = re.compile(NUMBER.replace(r"\z", r"\Z"))
+
+
+def amounts_of(values: NDArray[Any], bound: int) -> Ints:
+    """Return the amounts of numbers in a column of any numeric type.
+
+    >>> import numpy as np
+    >>> amounts_of(np.array([2.4, 2.5, 7.0, -3.0, np.nan, np.inf]), bound=5)
+    array([2, 3, 5, 0, 0, 0])
+    """
+    if values.dtype.kind == "u":
+        return np.minimum(values.astype(np.uint64), np.uint64(bound)).astype(np.int64)
+    if values.dtype.kind in "bi":
+        return np.clip(values.astype(np.int64), 0, bound)
+    if values.dtype.kind == "c":
+        values = np.where(values.imag == 0, values.real, 0)
+    finite = np.where(np.isfinite(values), values, 0)
+    near = np.clip(finite, 0, bound)
+    whole = np.floor(near)
+    amounts: Ints = (whole + (near - whole >= 0.5)).astype(np.int64)
+    return amounts
+
+
+def amount_of(cell: Any, bound: int) -> int:
+    """Return the amount of a cell of any type: a number, or text that is one."""
+    number: Any
+    with contextlib.suppress(Exception):
+        if isinstance(cell, bytes):
+            cell = bytes(cell).decode()
+        if isinstance(cell, str):
+            found = _NUMBER.match(str.__str__(cell))
+            number = None if found is None else float(found[1])
+        else:
+            number = int(cell) if isinstance(cell, (bool, np.bool_)) else number_of(cell)
+        if not isinstance(number, int):
+            number = float(number)
+            whole = math.floor(number)  # or it is not finite
+            number = whole + (number - whole >= 0.5)
+        return max(0, min(int(number), bound))
+    return 0

@@ -1,0 +1,67 @@
+"""How far sums of a value are from the truth, beside one clip of everybody, the best that there is. Run with
+
+python -m pytest tests/benchmarks/test_values.py -s --override-ini addopts=
+
+Minutes of rides by the hour, of eight weeks, at (1, 1e-6), with every step kept. Nobody can know the best clip: an
+oracle that is shown the truth chooses the cap. Takes half an hour on one core; ``TRUTH_SEEDS=2`` does less.
+"""
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+import opendp_timeseries as ts
+from tests.benchmarks.test_truth import HOURS, SEEDS, bikes, check_ins, traffic
+
+dp.enable_features("contrib", "honest-but-curious")
+BOUND = 60
+CAPS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+#: Of each: how to draw who comes when, and how long a ride is, in minutes.
+LOGS = {"bikes": (bikes, 14.0), "check-ins": (check_ins, 25.0), "traffic": (traffic, 6.0)}
+
+
+def rides(name, seed):
+    """Rides that are as long as their riders' usually are, and what is true of them within the bound."""
+    draw, minutes = LOGS[name]
+    rng = np.random.default_rng(seed)
+    who, step = draw(rng)
+    who, step = who[step < len(HOURS)], step[step < len(HOURS)]
+    usual = minutes * rng.lognormal(-0.125, 0.5, who.max() + 1)
+    long = usual[who] * rng.gamma(4, 0.25, len(who))
+    each = np.bincount(who * len(HOURS) + step, np.minimum(np.floor(long + 0.5), BOUND))
+    truth = np.bincount(np.arange(len(each)) % len(HOURS), np.minimum(each, BOUND), len(HOURS))
+    return {"id": who, "step": step, "minutes": long}, truth
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_against_one_clip_by_an_oracle(name):
+    space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    grid, budget = ts.TimeGrid(size=len(HOURS)), {"epsilon": 1.0, "delta": 1e-6}
+    asked = {"value": "minutes", "bound": BOUND}
+    measurements = {"private series": space >> ts.then_private_series(grid, **asked, **budget)}
+    generous = asked | {"bound": 30 * BOUND}
+    measurements["bound times 30"] = space >> ts.then_private_series(grid, **generous, **budget)
+    for cap in CAPS:
+        count = space >> ts.then_participation_count(grid, participation_cap=cap, **asked)
+        scale = ts.least_scale(count, sampling_probability=1.0, **budget)
+        measurements[cap] = count >> ts.then_subsampled_gaussian(scale, sampling_probability=1.0, delta=1e-6)
+    found = {key: [] for key in measurements}
+    for seed in SEEDS:
+        log, truth = rides(name, seed)
+        for key, measurement in measurements.items():
+            if isinstance(key, str) or seed < 2:  # caps are alike from seed to seed
+                series = ts.smooth(measurement(log), seasons=(24, 168))
+                low, high = series.interval(0.9)
+                covered = np.mean((low <= truth) & (truth <= high))
+                found[key].append(
+                    (np.abs(series.values - truth).mean(), covered, series.values.sum() / truth.sum() - 1)
+                )
+    means = {key: np.mean(rows, axis=0) for key, rows in found.items()}
+    print(f"\n{name}: mean {truth.mean():.0f} minutes")
+    for key, (error, cover, level) in means.items():
+        print(f"  {key!s:16} error {error:7.1f}  90% intervals hold {cover:.3f}  level {level:+.3f}")
+    best = min(error for key, (error, *_) in means.items() if not isinstance(key, str))
+    own, cover, _ = means["private series"]
+    assert own <= 0.85 * best
+    assert 0.85 <= cover <= 0.995
+    assert means["bound times 30"][0] <= 1.25 * own
