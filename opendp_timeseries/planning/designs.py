@@ -33,8 +33,6 @@ from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.planning.errors import error_at_tiers, expected_error
 from opendp_timeseries.planning.participation import Participation, participation_of, remaining_fraction
 from opendp_timeseries.planning.signal import SignalModel, described_signal
-from opendp_timeseries.reconstruction.captions import events_in_words
-from opendp_timeseries.reconstruction.everybody import noise_of_few
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -233,6 +231,9 @@ class Plan:
         yield from (f"{mechanism}: expected error {mechanism.interpolated:.4g}." for mechanism in self.mechanisms)
 
     def _places_advice(self) -> Iterator[str]:
+        from opendp_timeseries.reconstruction.captions import events_in_words
+        from opendp_timeseries.reconstruction.everybody import noise_of_few
+
         design, level = self.design, self.signal.mean
         if design.count.panel is None:
             return

@@ -22,7 +22,6 @@ from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.planning.participation import Participation
 from opendp_timeseries.planning.signal import SignalModel, copies
-from opendp_timeseries.reconstruction.hierarchy import Hierarchy
 from opendp_timeseries.reconstruction.levels import level as level_of
 from opendp_timeseries.reconstruction.levels import panel
 
@@ -170,6 +169,8 @@ def _error_at_places(signal: SignalModel, reading: Reading, scale: float, people
 
     The total of all is smoothed as one series is, and each part is its share of that and a departure.
     """
+    from opendp_timeseries.reconstruction.hierarchy import Hierarchy  # with much of SciPy, which few plans need
+
     keys, size, root_of_size = reading.panel or (), signal.size, math.sqrt(signal.size)
     grouping = reading.grouping
     released = [] if grouping is None else [grouping.groups_at(1 + k) for k in range(grouping.depth)]
