@@ -53,6 +53,7 @@ def contents_of(
     totals: str | int | None = None,
     beside: Sequence[AnySeries] = (),
     confidence_level: float = 0.9,
+    earlier: AnySeries | None = None,
     grid: TimeGrid | None = None,
     guarantee: tuple[float, float] | str | None = None,
     notes: Sequence[str] = (),
@@ -78,6 +79,7 @@ def contents_of(
     words = captions.guarantee_in_words(series.release, releases, guarantee)
     title = f"Private series of {unit}" if title is None else title
     step = _suitable(steps) if totals is None else totals
+    revised = [] if earlier is None else _revised(series, earlier, step, steps, confidence_level)
     return Contents(
         title=title,
         unit=unit,
@@ -87,7 +89,7 @@ def contents_of(
         groups=groups,
         totals={} if step == "" else {name: one.resample(step, grid=steps) for name, one in by_name.items()},
         protected=[*_protected(series, words), *notes],
-        near=_near(by_name, groups, [one.release for one in every], unit, confidence_level),
+        near=[*_near(by_name, groups, [one.release for one in every], unit, confidence_level), *revised],
         cite=_citation(title, words, steps) if cite is None else cite,
         records=_records(releases) if records is None else records,
     )
@@ -181,6 +183,42 @@ def _hidden(whole: Release, parts: dict[str, AnySeries], level: float) -> list[s
         found.append(captions.events_in_words(noise_of_few(count, behind[0].scale)))
         found.append("A key that was closed for a day is drawn towards the others, and shows more than it had.")
     return found
+
+
+def _revised(series: AnySeries, earlier: AnySeries, step: str | int, grid: TimeGrid, level: float) -> list[str]:
+    """Say which totals are others than those of a series that was published earlier, of the first steps of this one.
+
+    :raises ValueError: if that is not what it is.
+    """
+    before, keys = frames.grid_of(earlier, None), series.release.keys
+    known = before.size - earlier.ahead
+    begun = known <= grid.size and np.array_equal(before.edges()[: known + 1], grid.edges()[: known + 1])
+    if not begun or earlier.release.keys != keys:
+        raise ValueError(f"earlier ({earlier!r}) must be of the first steps of this series, and of the same keys")
+    if step == "":
+        raise ValueError("earlier needs a step of totals, by which to say what was revised: totals='1mo', or the like")
+    new, old = series.resample(step, grid=grid), earlier.resample(step)
+    periods = int(np.count_nonzero((old.complete & ~old.is_forecast)[: len(old.starts)]))
+    first = int(np.argmax(new.complete[: len(new.starts)]))  # of those that both hold in full
+    some = slice(first, first + periods)
+    is_now, was, low, high = (
+        rows.reshape(-1, len(of.starts))[:, some]
+        for rows, of in ((new.values, new), (old.values, old), *((end, old) for end in old.interval(level)))
+    )
+    places = max(digits_for(high - low) - 1, 0)
+    moved = np.round(is_now, places) != np.round(was, places)
+    outside = int(np.count_nonzero((is_now < low) | (is_now > high)))
+    names = periods_as_text(new.grid)[some]
+    if not moved.any():
+        return ["Nothing that was published before has changed."]
+    if keys is None:
+        rows = zip(names, was[0], is_now[0], moved[0], strict=True)
+        told = ", ".join(f"{name} from {a:,.{places}f} to {b:,.{places}f}" for name, a, b, is_new in rows if is_new)
+    else:
+        told = ", ".join(name for name, any_of in zip(names, moved.any(axis=0), strict=True) if any_of)
+        told += f", by at most {np.abs(is_now - was).max():,.{places}f} in one series"
+    beyond = f"{outside} of {was.size} totals are outside of" if outside else "all of it is within"
+    return [f"Revised by what was released since: {told}; {beyond} the earlier intervals."]
 
 
 def _citation(title: str, words: str, grid: TimeGrid) -> str:

@@ -90,9 +90,7 @@ def test_a_profile_that_is_counted_as_such_is_nearer_than_that_of_the_series():
         error, of_series, cover = np.mean(found, axis=0)
         ratios.append(error / of_series)
         covers.append(cover)
-        print(
-            f"\n{name:>12}: error of the profile {error:5.2f}, from the series {of_series:5.2f}; bands cover {cover:.3f}"
-        )
+        print(f"\n{name:>12}: error of the profile {error:5.2f}, from the series {of_series:5.2f}; covered {cover:.3f}")
     print(f"\nnearer by {1 - np.mean(ratios):.0%} on average")
     assert np.mean(ratios) <= 0.9
     assert 0.85 <= np.mean(covers) <= 0.98

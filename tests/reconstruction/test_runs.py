@@ -334,3 +334,29 @@ def test_captions_say_that_caps_are_of_each_release():
     caption = " ".join(series.plot().get_xlabel().split())
     assert "at most 60 steps in each of 3 releases" in caption
     assert "of 3 releases on adjacent grids, smoothed together, with noise of standard deviation 20 to 30" in caption
+
+
+def test_a_page_says_which_months_it_revised():
+    rng = np.random.default_rng(3)
+    months = [
+        ts.TimeGrid(start=f"2024-0{month}-01", end=f"2024-0{month + 1}-01", step="1d", zone=BERLIN)
+        for month in (1, 2, 3)
+    ]
+    counts = [rng.poisson(90, grid.size).astype(float) for grid in months]
+    releases = [of_hours(one, grid, rng, scale=30.0) for one, grid in zip(counts, months, strict=True)]
+    (before,), (now,) = ts.smooth(releases[:2], ahead="1w"), ts.smooth(releases)
+    old, new = before.resample("1mo"), now.resample("1mo")
+    page = now.to_html(totals="1mo", earlier=before)
+    assert old.is_forecast.tolist() == [False, False, True]
+    rows = [(f"{one:,.0f}" for one in (old.values[k], new.values[k])) for k in range(2)]
+    said = [f"2024-0{k} from {was} to {is_now}" for k, (was, is_now) in enumerate(rows, 1) if was != is_now]
+    assert said
+    assert f"Revised by what was released since: {', '.join(said)}; all of it is within the earlier intervals." in page
+    assert "Nothing that was published before has changed." in now.to_html(totals="1mo", earlier=now)
+    far = ts.Series(before.values + 60, release=before.release, standard_error=1.0, ahead=before.ahead)
+    assert "2 of 2 totals are outside of the earlier intervals" in now.to_html(totals="1mo", earlier=far)
+    (later,) = ts.smooth(releases[1:])
+    with pytest.raises(ValueError, match=r"earlier \(Series.* must be of the first steps of this series"):
+        now.to_html(totals="1mo", earlier=later)
+    with pytest.raises(ValueError, match="earlier needs a step of totals"):
+        now.to_html(totals="", earlier=before)
