@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec
 
 import numpy as np
-from opendp.context import constructors
+from opendp.context import _translate_measure_distance, constructors
 from opendp.core import function_eval
 from opendp.domains import _lazyframe_from_domain
 from opendp.mod import ApproximateDivergence, OdometerQueryable, VectorDomain, _PartialConstructor
@@ -19,6 +19,7 @@ from opendp_timeseries.plugin import native as dp
 P = ParamSpec("P")
 Partial = _PartialConstructor
 empty_frame = _lazyframe_from_domain
+as_measured = _translate_measure_distance
 
 
 def maker_of(name: str) -> str | None:
@@ -174,11 +175,6 @@ def _invocations_of(queryable: Any) -> list[Any]:
     if "query" not in made.arguments:  # it is the answer of a measurement
         return [made.arguments.get("this")]
     return [made.arguments["query"], *_invocations_of(getattr(queryable, "parent", None))]
-
-
-def nest(queryable: Any, parent: Any) -> None:
-    """Note of a queryable which other one has answered with it: OpenDP notes a pointer, which leads nowhere."""
-    queryable.parent = parent
 
 
 class LossForm(NamedTuple):

@@ -8,17 +8,21 @@ after it has seen the noisy values, nothing is spent. Here the share is spent fi
 
 from __future__ import annotations
 
+import contextlib
+import math
 import secrets
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final, cast
+from operator import add
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from opendp.context import PartialChain
-from opendp.mod import LazyFrameDomain, UnknownTypeException
+from opendp.mod import LazyFrameDomain, OdometerQueryable, UnknownTypeException
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.calibrate import Budget
@@ -27,9 +31,9 @@ from opendp_timeseries.accounting.rounding import down_fraction
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin import native as dp
-from opendp_timeseries.plugin._opendp import Partial, loss_form, maker_of, nest, vector_space
+from opendp_timeseries.plugin._opendp import Partial, as_measured, loss_form, maker_of, vector_space
 from opendp_timeseries.plugin.composition import completed, least_factor_at, make_composition
-from opendp_timeseries.plugin.known import known_loss, noise_part
+from opendp_timeseries.plugin.known import known_loss, noise_part, spending_first
 from opendp_timeseries.plugin.lp_distance import make_lp_distance
 from opendp_timeseries.plugin.spaces import descriptor, influence_space
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at
@@ -41,6 +45,10 @@ _KEPT_BACK: Final = 1 - Fraction(1, 2**30)
 #: OpenDP draws Gaussian noise for floats on the grid ``2**k``: four times as fast on this one as on its default, the
 #: finest there is. Signals of ours lie on it.
 _NATIVE_EXPONENT: Final = -52
+#: Budgets of an odometer.
+_UNBOUNDED: Final = (math.inf, (math.inf, math.inf), (math.inf, 1.0))
+#: What to do where a Context has no shares.
+_NO_SHARE: Final = "give one, as in context.query(epsilon=…, delta=…)"
 _MEASURE_OPTIONS: Final = frozenset({"output_measure", "failure_probability", "delta"})
 #: Constructors of OpenDP that take any domain, and those that take any LazyFrame.
 _GENERAL: Final = frozenset({"identity", "user_measurement", "user_transformation"})
@@ -77,12 +85,17 @@ def _weights(name: str, weights: Any) -> list[float]:
     return listed
 
 
-def _split(loss: Any, parts: Sequence[float]) -> list[Any]:
+def _split(loss: Any, parts: Sequence[float], share: Fraction = _KEPT_BACK) -> list[Any]:
     if isinstance(loss, tuple):
-        return list(zip(*(_split(each, parts) for each in loss), strict=True))
-    whole = Fraction(check.real("loss", loss, minimum=0.0)) * (_KEPT_BACK if len(parts) > 1 else 1)
+        return list(zip(*(_split(each, parts, share) for each in loss), strict=True))
+    whole = Fraction(check.real("loss", loss, minimum=0.0)) * (share if len(parts) > 1 else 1)
     total = sum(map(Fraction, parts))
     return [down_fraction(whole * Fraction(part) / total) + 0.0 for part in parts]
+
+
+def _is_within(loss: Any, most: Any) -> bool:
+    pairs = zip(loss, most, strict=True) if isinstance(most, tuple) else [(loss, most)]
+    return all(part <= limit for part, limit in pairs)
 
 
 def compositor(
@@ -92,17 +105,19 @@ def compositor(
     split_evenly_over: int | None = None,
     split_by_weights: Sequence[float] | NDArray[Any] | None = None,
     domain: dp.Domain | None = None,
-    margins: Sequence[Any] | None = None,
+    margins: Sequence[Any] | Mapping[Any, Any] | None = None,
 ) -> Context:
     """Return a Context like ``dp.Context.compositor``'s, for any number of shares and with exact accounting.
 
-    It takes the same arguments, in the same order. Queries are :class:`~opendp_timeseries.plugin.context.Query`,
-    whose noise spends the query's own share.
+    It takes the same arguments, in the same order, and answers in the same three ways: with equal shares of the budget;
+    with unequal ones; or, without a split, with what each query says, ``context.query(epsilon=0.1, delta=1e-7)``, as
+    long as the budget lasts (a filter), or without end if it is infinite (an odometer). Queries are
+    :class:`~opendp_timeseries.plugin.context.Query`, whose noise spends the query's own share.
 
     :param data: the private data; nothing of it is read here.
     :param privacy_unit: metric and distance, such as ``(dp.symmetric_distance(), 1)``: one individual.
     :param privacy_loss: measure and loss, such as ``dp.loss_of(epsilon=1.0, delta=1e-6)``.
-    :param split_evenly_over: number of equal shares; give either this or ``split_by_weights``.
+    :param split_evenly_over: number of equal shares; give this, ``split_by_weights`` or neither.
     :param split_by_weights: weights of unequal shares.
     :param domain: domain of the data, such as :func:`~opendp_timeseries.event_log_domain`; of a Polars LazyFrame it may
         be left out, and OpenDP takes the columns and types of the frame for public.
@@ -125,10 +140,7 @@ def compositor(
     >>> query.subsampled_gaussian(sampling_probability=0.5).release()
     Release(... of 10 steps kept with probability 0.5, noise scale 31.6228)
     """
-    if (split_evenly_over is None) == (split_by_weights is None):
-        raise ValueError("give exactly one of split_evenly_over and split_by_weights")
-    evenly = split_by_weights is None
-    parts = _parts("split_evenly_over", split_evenly_over) if evenly else _weights("split_by_weights", split_by_weights)
+    parts = _split_of(split_evenly_over, split_by_weights)
     for name, pair in (("privacy_unit", privacy_unit), ("privacy_loss", privacy_loss)):
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise TypeError(f"{name} ({check.shown(pair)}) must be a pair, as of dp.unit_of(…) and dp.loss_of(…)")
@@ -140,26 +152,92 @@ def compositor(
             raise TypeError(f"domain must be given for data of type {type(data).__name__}, {example}") from None
     if not isinstance(domain, dp.Domain):
         raise TypeError(f"domain ({check.shown(domain)}) must be a domain, {example}")
+    if isinstance(margins, Mapping):
+        said = 'Margin dicts should be replaced with lists, with the key supplied as the "by" kwarg'  # OpenDP's words
+        warnings.warn(said, DeprecationWarning, stacklevel=2)
+        margins = [replace(margin, by=by) for by, margin in margins.items()]
     for margin in margins or ():
         domain = dp.with_margin(domain, margin)
     (metric, d_in), (measure, d_out) = privacy_unit, privacy_loss
     if isinstance(d_in, np.generic):
         d_in = d_in.item()  # OpenDP takes Python numbers only
-    d_mids: Any = _split(d_out, parts)
-    accountant = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=d_mids)
-    context = Context(accountant, accountant(data), d_in=d_in, d_mids=d_mids)
-    if len(parts) > 1 and (isinstance(d_out, tuple) or loss_form(measure).first == "rho"):
-        name = CONCENTRATED if loss_form(measure).first == "rho" else APPROXIMATE
-        loss = d_out if isinstance(d_out, tuple) else (d_out, 0.0)
-        context.whole = Whole(kind="context", loss=loss, measure=name, parts=len(parts))
+    budget = _account(domain, metric, d_in, measure, d_out, parts)
+    context = Context(
+        budget.accountant,
+        _answering(budget.accountant, data, domain),
+        d_in=d_in,
+        d_mids=budget.shares,
+        d_out=budget.most,
+    )
+    context.distance = d_in if isinstance(d_in, int) and d_in >= 1 else 1
+    context.budget = budget.whole
+    if parts is None or len(parts) > 1:
+        context.whole = budget.whole
     return context
+
+
+def _answering(accountant: Any, data: Any, domain: dp.Domain) -> Any:
+    """Return the queryable of an accountant; of one number for many, say what is missing."""
+    try:
+        return accountant(data)
+    except TypeError as error:
+        with contextlib.suppress(UnknownTypeException, dp.OpenDPException, TypeError):
+            if dp.vector_domain(domain) == dp.domain_of(data, infer=True):
+                error.args = (f"{error}; To fix, wrap domain kwarg with dp.vector_domain()",)
+        raise
+
+
+def _split_of(evenly: Any, weights: Any) -> list[float] | None:
+    """Return the weights of shares; None without a split."""
+    if evenly is not None and weights is not None:
+        raise ValueError("give one of split_evenly_over and split_by_weights, or neither")
+    if evenly is None and weights is None:
+        return None
+    return _parts("split_evenly_over", evenly) if weights is None else _weights("split_by_weights", weights)
+
+
+class _Account(NamedTuple):
+    """An accountant of OpenDP's, with its shares, or its most; and the whole of which its releases are a part."""
+
+    accountant: Any
+    shares: Any
+    most: Any
+    whole: Whole | None
+
+
+def _account(
+    domain: dp.Domain, metric: dp.Metric, d_in: Any, measure: dp.Measure, d_out: Any, parts: list[float] | None
+) -> _Account:
+    name, has_delta = loss_form(measure)
+    whole, bounded = None, d_out not in _UNBOUNDED
+    if bounded and (name == "rho" or (name and has_delta)):
+        pair, kind = d_out if has_delta else (d_out, 0.0), CONCENTRATED if name == "rho" else APPROXIMATE
+        whole = Whole(kind="context", loss=pair, measure=kind, parts=None if parts is None else len(parts))
+    if parts is not None:
+        # OpenDP adds up with rounding: where that exceeds the whole, a little of it is kept back.
+        for share_out in (Fraction(1), _KEPT_BACK):
+            shares = _split(d_out, parts, share_out)
+            composition = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=shares)
+            if _is_within(composition.map(d_in), d_out):
+                break
+        return _Account(composition, shares, None, whole)
+    odometer = dp.c.make_fully_adaptive_composition(domain, metric, measure)
+    if not bounded:
+        return _Account(odometer, None, None, None)
+    return _Account(dp.c.make_privacy_filter(odometer, d_in, d_out), None, d_out, whole)
 
 
 class Context(dp.Context):
     """An OpenDP Context whose queries account exactly for what this package releases."""
 
-    #: What its releases are a part of; None if there is one share, or the budget is of ε alone.
+    #: What its releases are a part of; None if there is one share, or the budget is of ε alone, or infinite.
     whole: Whole | None = None
+    #: What all that it releases guarantees, in nested Contexts too.
+    budget: Whole | None = None
+    #: For how many individuals that is, or other units of privacy.
+    distance: int = 1
+    #: Whether its releases are numbered: not where it is nested in another one.
+    numbered: bool = True
     #: For a nested Context behind a count, the name of the count's invocation, which all of its queries share.
     invocation: str | None = None
 
@@ -169,9 +247,21 @@ class Context(dp.Context):
         A release says for which distance its guarantee is, and of which Context it is a part.
         """
         noise, then = noise_part(query)
+        self._check_left(noise)
         number = len(self.d_mids_consumed) + 1
-        answer = self._with_whole(super().__call__(noise), noise, number)
+        answer = self._with_whole(spending_first(super().__call__(noise), self.queryable), noise, number)
         return answer if then is None else then(answer)
+
+    def _check_left(self, measurement: Any) -> None:
+        """Refuse what a filter for pairs has no room for, where OpenDP may say that two pairs have no order."""
+        if not (isinstance(self.queryable, OdometerQueryable) and isinstance(self.d_out, tuple)):
+            return
+        spent, loss = self.current_privacy_loss(), measurement.map(self.d_in)
+        if not _is_within(tuple(map(add, spent, loss)), self.d_out):
+            raise ValueError(
+                f"its loss {loss} exceeds what is left of the Context's {self.d_out}, of which {spent} is spent; ask"
+                " for less"
+            )
 
     def _with_whole(self, answer: Any, measurement: Any, number: int) -> Any:
         """Return releases that say for whom and of what whole they are; anything else as it is."""
@@ -183,10 +273,9 @@ class Context(dp.Context):
             answer = replace(answer, invocation=self.invocation)
         if (statement := answer.statement) is None:
             return answer
-        asked: Any = self.d_in
-        distance, whole = asked if isinstance(asked, int) and asked >= 1 else 1, statement.whole
+        distance, whole = self.distance, statement.whole
         if self.whole is not None:
-            whole = replace(self.whole, number=number)
+            whole = replace(self.whole, number=number) if self.numbered else self.whole
         elif whole is not None and distance > 1:  # it says what is lost at a distance of 1
             known = known_loss(measurement) if whole.kind == "composition" else None
             whole = known and replace(whole, loss=statement.view.points(known.loss(distance))[0])
@@ -206,19 +295,6 @@ class Context(dp.Context):
 def _exact(query: dp.Query) -> Query:
     loss = query._output_measure, query._d_in, query._d_out
     return Query(query._chain, *loss, query._context, query._wrap_release)
-
-
-def _nested(answer: Any, context: dp.Context | None) -> Any:
-    """Return OpenDP's Context of a nested compositor, which a Context has answered with, as one of this module."""
-    if type(answer) is not dp.Context:
-        return answer
-    queryable: Any = answer.queryable
-    if context is not None:
-        nest(queryable, context.queryable)
-    nested = Context(answer.accountant, queryable, answer.d_in, answer.d_mids, answer.d_out, answer.query_space)
-    if influence_space((answer.query_space or answer.accountant.input_space)[1]) is not None:
-        nested.invocation = secrets.token_hex(16)
-    return nested
 
 
 def _cast(noise: str, domain: dp.Domain, metric: dp.Metric) -> dp.Transformation:
@@ -311,10 +387,57 @@ class Query(dp.Query):
 
     def new_with(self, *, chain: Any, wrap_release: Any = None) -> Query:
         """Return this query with another chain."""
-        context, release = self._context, self._wrap_release
-        if wrap_release is not None:
-            release = lambda answer: _nested(wrap_release(answer), context)  # noqa: E731
-        return Query(chain, self._output_measure, self._d_in, self._d_out, context, release)
+        release = self._wrap_release if wrap_release is None else wrap_release
+        return Query(chain, self._output_measure, self._d_in, self._d_out, self._context, release)
+
+    def compositor(
+        self,
+        split_evenly_over: int | None = None,
+        split_by_weights: Sequence[float] | NDArray[Any] | None = None,
+        d_out: Any = None,
+        output_measure: dp.Measure | None = None,
+        alpha: float | None = None,
+    ) -> Query:
+        """Nest a Context on this query's share, whose queries are answered behind the stages so far.
+
+        :param split_evenly_over: number of equal shares, as in :func:`compositor`, like the next; or neither.
+        :param split_by_weights: weights of unequal shares.
+        :param d_out: what it may lose; this query's share if left out.
+        :param output_measure: in which the nested Context accounts, if not in that of this query, as in OpenDP.
+        :param alpha: share of δ that a budget in (ρ, δ) has as its δ, if that of this query is in (ε, δ).
+        :raises ValueError: if this query has no share, or a stage lacks a parameter.
+        """
+        chain: Any = self._chain
+        if isinstance(chain, PartialChain):
+            raise ValueError("a stage before the compositor lacks a parameter; give it: only scales are searched for")
+        parts, share = _split_of(split_evenly_over, split_by_weights), self._d_out if d_out is None else d_out
+        if share is None:
+            raise ValueError(f"this query has no share to nest on; {_NO_SHARE}, or d_out=")
+        outer = self._context
+        by_odometer = outer is not None and isinstance(outer.queryable, OdometerQueryable)
+        if by_odometer and loss_form(self._output_measure) == ("rho", True):
+            problem = "OpenDP cannot answer queries of a Context that is nested in a filter or odometer in (ρ, δ)"
+            raise ValueError(f"{problem}; give the outer one shares, or a budget in (ε, δ) or ρ")
+        measure = self._output_measure if output_measure is None else output_measure
+        if output_measure is not None:
+            share = as_measured(share, self._output_measure, output_measure, alpha)
+        domain, metric, d_in = self._space()
+        account = _account(domain, metric, d_in, measure, share, parts)
+        accountant = account.accountant if isinstance(chain, tuple) else chain >> account.accountant
+
+        def nested(queryable: Any) -> Context:
+            context = Context(accountant, queryable, d_in, account.shares, share, (domain, metric))
+            context.whole = context.budget = account.whole
+            if isinstance(outer, Context):
+                context.distance = outer.distance
+                if outer.budget is not None:
+                    context.whole = context.budget = replace(outer.budget, parts=None)
+                    context.numbered = False
+            if influence_space(metric) is not None:
+                context.invocation = secrets.token_hex(16)
+            return context
+
+        return self.new_with(chain=accountant, wrap_release=nested)
 
     def subsampled_gaussian(self, *args: Any, **options: Any) -> Any:
         """Add the subsampled Gaussian within this query's share, see :func:`.make_subsampled_gaussian`.
@@ -392,6 +515,11 @@ class Query(dp.Query):
                 " the Context dp.loss_of(epsilon=…, delta=…), or ρ"
             )
         share: Any = self._d_out
+        if share is None and (name, has_delta) == ("rho", False):
+            options["output_measure"] = dp.zero_concentrated_divergence()
+            return None
+        if share is None:
+            raise ValueError(f"this query has no share of δ; {_NO_SHARE}, or its own delta= or failure_probability=")
         first, delta = share if has_delta else (share, 0.0)
         if not first > 0 or not 0 <= delta < 1 or (name == "epsilon" and delta == 0):
             both = f"({first!r}, {delta!r}) must be above 0 in both" if has_delta else f"({first!r}) must be above 0"
@@ -413,10 +541,12 @@ class Query(dp.Query):
             if allow_transformations:
                 return chain
             noise = "laplace() or gaussian(), or, for a series, by subsampled_gaussian(sampling_probability=…)"
-            raise ValueError(f"this query adds no noise, so there is nothing to release; end it by {noise}")
+            raise ValueError(f"Query is not yet a measurement: it adds no noise; end it by {noise}")
         if isinstance(self._d_out, tuple):  # of others none is asked for, and what is searched for may not take 1
             self._check_share(chain(1.0) if isinstance(chain, PartialChain) else chain, at_any_scale=True)
         if isinstance(chain, PartialChain):
+            if self._d_out is None:
+                raise ValueError(f"this query has no share to find a parameter for; {_NO_SHARE}, or the parameter")
             d_in, share = cast(Any, (self._d_in, self._d_out))
             chain = chain.fix(d_in, share, self._output_measure, bounds=bounds, T=T)
         resolved: Any = dp.Query.resolve(self.new_with(chain=chain))
@@ -439,8 +569,8 @@ class Query(dp.Query):
                 " lower failure_probability= or delta= to at most the share, which is"
                 " context.remaining_privacy_loss()[0][1]"
             )
-        parts, most = (x if isinstance(x, tuple) else (x,) for x in (loss, share))
-        if not at_any_scale and any(part > limit for part, limit in zip(parts, most, strict=True)):
+        if not at_any_scale and not _is_within(loss, share):
+            parts, most = (x if isinstance(x, tuple) else (x,) for x in (loss, share))
             raise ValueError(
                 f"its loss ({', '.join(map(repr, parts))}) exceeds this query's share ({', '.join(map(repr, most))});"
                 " leave out the scale to use the least that fits, or raise it"

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from opendp.mod import OdometerQueryable
+
 from opendp_timeseries.accounting.loss import PrivacyLoss, View
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.design.design import Design
@@ -158,6 +160,46 @@ def noise_parts(measurements: Sequence[Any]) -> tuple[list[Any], Callable[[Any],
         return [one if then is None else then(one) for one, then in zip(answers, after, strict=True)]
 
     return list(noises), process
+
+
+class _Queryable(dp.Queryable):
+    """A queryable that spends before what processes an answer has seen it."""
+
+    def __call__(self, query: Any) -> Any:
+        return _paid(self, super().__call__, query)
+
+
+class _OdometerQueryable(OdometerQueryable):
+    """A queryable of an odometer or a filter that spends before what processes an answer has seen it."""
+
+    def __call__(self, query: Any) -> Any:
+        return _paid(self, super().__call__, query)
+
+    def invoke(self, query: Any) -> Any:
+        """Answer a query."""
+        return self(query)
+
+
+def _paid(queryable: Any, ask: Callable[[Any], Any], query: Any) -> Any:
+    noise, then = noise_part(query) if isinstance(query, dp.Measurement) else (query, None)
+    answer = spending_first(ask(noise), queryable)
+    return answer if then is None else then(answer)
+
+
+def spending_first(answer: Any, parent: Any) -> Any:
+    """Return an answer; of a queryable, one that spends before what processes its answers has seen them.
+
+    It notes which one has answered with it: OpenDP notes a pointer, which leads nowhere.
+    """
+    made: Any
+    if type(answer) is dp.Queryable:
+        made = _Queryable(answer.value, answer.query_type)
+    elif type(answer) is OdometerQueryable:
+        made = _OdometerQueryable(answer.value)
+    else:
+        return answer
+    vars(made).update(vars(answer), parent=parent)
+    return made
 
 
 def known_loss(measurement: dp.Measurement) -> Known | None:

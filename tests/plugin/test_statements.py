@@ -5,6 +5,7 @@ import dataclasses
 import gc
 import itertools
 import json
+import math
 import pickle
 import random
 import re
@@ -192,6 +193,24 @@ def nesting(make, depth, compose=False):
     return way
 
 
+def in_a_context_without_shares(most):
+    def way(case):
+        loss = dp.loss_of(**(case.budget if most is None else dict.fromkeys(case.budget, most)))
+        if most is not None and isinstance(loss[1], tuple):
+            loss = loss[0], (math.inf, 1.0)
+        context = ts.compositor(LOG, (SPACE[1], 1), loss, domain=SPACE[0])
+        return [context(case.measurement())], None
+
+    return way
+
+
+def in_an_accountant_in_a_context(case):
+    measure, loss = dp.loss_of(**case.budget)
+    shares = ts.split_budget(loss, 4)
+    accountant = dp.c.make_adaptive_composition(*SPACE, measure, d_in=1, d_mids=shares[:2])
+    return [case.context()(accountant)(case.measurement())], None
+
+
 def by_an_odometer(case):
     odometer = dp.c.make_fully_adaptive_composition(*SPACE, case.measurement().output_measure)
     return [odometer(LOG)(case.measurement())], None
@@ -237,6 +256,9 @@ WAYS = {
     "odometer": by_an_odometer,
     "filter": by_a_filter,
     "Context": in_a_context(ts.compositor, lambda case, context: context(case.measurement())),
+    "Context as a filter": in_a_context_without_shares(None),
+    "Context as an odometer": in_a_context_without_shares(math.inf),
+    "accountant in a Context": in_an_accountant_in_a_context,
     "Context's query": in_a_context(
         ts.compositor,
         lambda case, context: (
@@ -326,6 +348,7 @@ def check(chosen):
                 if k == 0 or case.middle == "":  # others of a composition may be of the plain count
                     demand_covered(release, case, measurement)
                 assert release.guarantee(), str(case)
+                release.verify()
 
 
 def test_what_is_stated_covers_what_is_lost_or_nothing_is_stated():
