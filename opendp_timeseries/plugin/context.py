@@ -31,11 +31,11 @@ from opendp_timeseries.accounting.rounding import down_fraction
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin import native as dp
-from opendp_timeseries.plugin._opendp import Partial, as_measured, loss_form, maker_of, vector_space
+from opendp_timeseries.plugin._opendp import Partial, as_measured, empty_frame, loss_form, maker_of, vector_space
 from opendp_timeseries.plugin.composition import completed, least_factor_at, make_composition
 from opendp_timeseries.plugin.known import known_loss, noise_part, spending_first
 from opendp_timeseries.plugin.lp_distance import make_lp_distance
-from opendp_timeseries.plugin.spaces import descriptor, influence_space
+from opendp_timeseries.plugin.spaces import descriptor, individuals_of, influence_space
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Whole
@@ -169,7 +169,8 @@ def compositor(
         d_mids=budget.shares,
         d_out=budget.most,
     )
-    context.distance = d_in if isinstance(d_in, int) and d_in >= 1 else 1
+    people = individuals_of(d_in)
+    context.distance = people if isinstance(people, int) and people >= 1 else 1
     context.budget = budget.whole
     if parts is None or len(parts) > 1:
         context.whole = budget.whole
@@ -286,10 +287,21 @@ class Context(dp.Context):
         query = super().query(**kwargs)
         return _exact(query) if type(query) is dp.Query else query
 
-    def log_query(self, **kwargs: Any) -> Query:
-        """Start a query on the next share whose data are an event log: of a LazyFrame too."""
+    def log_query(self, rows: Any = None, **kwargs: Any) -> Query:
+        """Start a query on the next share whose data are an event log: of a LazyFrame too.
+
+        :param rows: of a LazyFrame, a Polars expression for the rows to read, such as ``pl.col("origin") == "JFK"``. It
+            is public; a release says nothing of it.
+        :param kwargs: as of ``query()``.
+        """
         query: Any = super().query(**kwargs)
-        return _exact(query if type(query) is dp.Query else query._query)
+        query = _exact(query if type(query) is dp.Query else query._query)
+        if rows is None:
+            return cast("Query", query)
+        domain = query._space()[0]
+        if not isinstance(domain, LazyFrameDomain):
+            raise TypeError(f"rows are for a LazyFrame, not for {domain}; leave out the others before the log is given")
+        return cast("Query", query.stable_lazyframe(empty_frame(domain).filter(rows)))
 
 
 def _exact(query: dp.Query) -> Query:
@@ -324,7 +336,8 @@ class Query(dp.Query):
         """Return what adds the stage of this name: of this package, or of OpenDP where it takes these data."""
         if name.startswith("_"):
             return super().__getattr__(name)
-        domain = self._chain[0] if isinstance(self._chain, tuple) else None
+        space = self._chain if isinstance(self._chain, tuple) else getattr(self._chain, "output_space", [None])
+        domain = space[0]
         frame, maker = isinstance(domain, LazyFrameDomain), maker_of(name)
         of_logs = frame or descriptor(domain, Source) is not None
         if of_logs and maker is None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from opendp.mod import OdometerQueryable
+from opendp.mod import FrameDistance, OdometerQueryable
 
 from opendp_timeseries.accounting.loss import PrivacyLoss, View
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
@@ -17,7 +17,7 @@ from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import callback, how_made, invocations, post_processing
-from opendp_timeseries.plugin.spaces import influence_space
+from opendp_timeseries.plugin.spaces import individuals_of, influence_space, keeps_individuals
 from opendp_timeseries.release.statement import Statement, Whole
 
 #: A domain and a metric.
@@ -62,7 +62,13 @@ class KnownMap:
 def transformation(
     space: Space, output_space: Space, function: Callable[[Any], Any], stability_map: Callable[[Any], Any]
 ) -> dp.Transformation:
-    """Return a transformation that is known to be of this package."""
+    """Return a transformation that is known to be of this package.
+
+    :param stability_map: of individuals, where the input metric counts them, also within whole-log bounds of frames.
+    """
+    if isinstance(space[1], FrameDistance):
+        of_individuals = stability_map
+        stability_map = lambda d_in: of_individuals(individuals_of(d_in))  # noqa: E731
     return dp.t.make_user_transformation(*space, *output_space, callback(function), KnownMap(stability_map))
 
 
@@ -90,13 +96,19 @@ _ACCOUNTANTS: Final = frozenset(
 _UNKNOWN: Final = "of unknown making"
 
 
-def foreign_stage(chain: Any) -> str | None:
-    """Return the name of a stage of a chain that is not of this package; None without one."""
+def foreign_stage(chain: Any, *, rows: bool = False) -> str | None:
+    """Return the name of a stage of a chain that is not of this package; None without one.
+
+    :param rows: whether OpenDP's filters of rows, behind which individuals are who they were, count as known.
+    """
     made = how_made(chain)
     if made is None:
         return _UNKNOWN
     if made.constructor == "make_chain_tt":
-        return foreign_stage(made.arguments["transformation0"]) or foreign_stage(made.arguments["transformation1"])
+        stages = made.arguments["transformation0"], made.arguments["transformation1"]
+        return foreign_stage(stages[0], rows=rows) or foreign_stage(stages[1], rows=rows)
+    if rows and (made.module, made.constructor) == ("transformations", "make_stable_lazyframe"):
+        return None if keeps_individuals(chain) else made.constructor
     return None if isinstance(made.arguments.get("stability_map"), KnownMap) else made.constructor
 
 
@@ -111,7 +123,7 @@ def foreign_part(measurement: Any) -> str | None:
         return next((name for one in made.arguments["measurements"] if (name := foreign_part(one)) is not None), None)
     if (name := _SAME_MECHANISM.get(made.constructor)) is not None:
         before = made.arguments.get("transformation0")
-        return foreign_part(made.arguments[name]) or (None if before is None else foreign_stage(before))
+        return foreign_part(made.arguments[name]) or (None if before is None else foreign_stage(before, rows=True))
     noise = made.module == "measurements" and made.constructor != "make_user_measurement"  # of OpenDP's own
     return None if noise or made.constructor in _ACCOUNTANTS else made.constructor
 

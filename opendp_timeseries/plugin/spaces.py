@@ -3,7 +3,8 @@
 A member of :func:`event_log_domain` is a multiset of individuals, each with their records; the table is its flat form.
 So a symmetric distance of 1 is one individual added or removed with all of their rows, and never means one row.
 
-A log may also be one of OpenDP's own frames, a ``LazyFrameDomain`` with one of the identifier distances. OpenDP defines
+A log may also be one of OpenDP's own frames, a ``LazyFrameDomain`` with one of the identifier distances, or, behind
+``stable_lazyframe``, with bounds on such a distance, of which the one on the whole log counts. OpenDP defines
 ``change_one_id_distance`` as half of ``symmetric_id_distance``, without asking for equally many identifiers in both: a
 distance of 1 may be two individuals added, and is accounted for as such.
 """
@@ -14,7 +15,15 @@ from fractions import Fraction
 from typing import Any, Final, TypeVar
 
 import numpy as np
-from opendp.mod import ExtrinsicDistance, ExtrinsicDomain, LazyFrameDomain
+from opendp.extras.polars import Bound
+from opendp.mod import (
+    ChangeOneIdDistance,
+    ExtrinsicDistance,
+    ExtrinsicDomain,
+    FrameDistance,
+    LazyFrameDomain,
+    SymmetricIdDistance,
+)
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
@@ -33,7 +42,7 @@ T = TypeVar("T")
 
 #: What distances of OpenDP count: in event logs, and in LazyFrames.
 _OF_LOGS: Final = {"SymmetricDistance": Unit(), "ChangeOneDistance": Unit(replaced=True)}
-_OF_FRAMES: Final = {"SymmetricIdDistance": Unit(), "ChangeOneIdDistance": Unit(individuals=2)}
+_OF_FRAMES: Final = {SymmetricIdDistance: Unit(), ChangeOneIdDistance: Unit(individuals=2)}
 
 
 def descriptor(space: Any, kind: type[T]) -> T | None:
@@ -282,15 +291,32 @@ def check_readable(reading: Reading, input_domain: dp.Domain) -> None:
 
 def _of_frame(input_metric: dp.Metric) -> tuple[str, Unit]:
     """Return the column of a LazyFrame that identifies individuals, and what distances count."""
-    kind = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
-    if kind not in _OF_FRAMES:
+    metric: Any = input_metric.inner_metric if isinstance(input_metric, FrameDistance) else input_metric
+    unit = next((unit for kind, unit in _OF_FRAMES.items() if isinstance(metric, kind)), None)
+    if unit is None:
         raise TypeError(
             f"input_metric ({input_metric}) does not count individuals; of a LazyFrame it must be"
             " dp.symmetric_id_distance(…) or dp.change_one_id_distance(…), as in the privacy unit"
             " dp.unit_of(contributions=1, identifier=…)"
         )
-    expression: Any = input_metric.identifier
+    expression: Any = metric.identifier
     if not expression.meta.is_column():  # an expression could merge individuals, or tell one's rows apart
         remedy = "make the expression a column of the LazyFrame first, and name that in dp.unit_of(…, identifier=…)"
         raise TypeError(f"input_metric ({input_metric}) must identify individuals by a plain column; {remedy}")
-    return str(expression.meta.output_name()), _OF_FRAMES[kind]
+    return str(expression.meta.output_name()), unit
+
+
+def individuals_of(d_in: Any) -> Any:
+    """Return how many individuals a distance between frames is: of bounds, that of the whole log."""
+    if not isinstance(d_in, list):
+        return d_in
+    found = [bound.per_group for bound in d_in if len(bound.by) == 0 and bound.per_group is not None]
+    if not found:
+        raise ValueError("d_in must bound the whole log, by dp.polars.Bound(by=[], per_group=…), beside other bounds")
+    return min(found)
+
+
+def keeps_individuals(chain: dp.Transformation) -> bool:
+    """Return whether frames that differ in one individual do so behind a transformation, by its map."""
+    one: Any = [Bound(by=[], per_group=1)] if isinstance(chain.input_metric, FrameDistance) else 1
+    return _of_frame(chain.input_metric) == _of_frame(chain.output_metric) and individuals_of(chain.map(one)) == 1
