@@ -1,7 +1,5 @@
 """Rows that are read a batch at a time, and held as 8 bytes each, or for each distinct pair that their count needs."""
 
-import itertools
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -21,12 +19,16 @@ from opendp_timeseries.counting.capped_count import (
 from opendp_timeseries.counting.identifiers import Labels
 from opendp_timeseries.counting.sorting import sort, sort_along
 from opendp_timeseries.counting.tables import Rows
+from opendp_timeseries.counting.texts import Numbers
 from opendp_timeseries.design.reading import Reading
 
 Ints = NDArray[np.int64]
 
 #: From this many rows on they are folded, and again whenever they are twice as many as were left.
 _MANY: Final = 2**20
+_PART: Final = 2**17
+#: So many names of batches are held, at first, before those are found that are the same.
+_NAMES: Final = 2**22
 
 
 def sorted_rows(batches: Iterable[Rows], reading: Reading, *, most: int | None = None) -> SortedRows:
@@ -38,11 +40,7 @@ def sorted_rows(batches: Iterable[Rows], reading: Reading, *, most: int | None =
     places, packed, limit = Places(reading), np.empty(0, np.int64), _MANY
     amounts: list[Ints] = []
     bits = np.int64(places.bits)
-    numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)  # a name has one number in every batch
-
-    def numbered(who: Labels) -> Ints:
-        return np.array([*map(numbers.__getitem__, who.names), -1], np.int64)[who.codes]
-
+    numbers, room = Numbers(), min(_NAMES, 2 ** (63 - places.bits))
     for batch in batches:
         who = batch.who
         if not isinstance(who, Labels) and (numbers or not fits(who, places.bits)):
@@ -51,8 +49,12 @@ def sorted_rows(batches: Iterable[Rows], reading: Reading, *, most: int | None =
             people = who.astype(np.int64, copy=False)
         else:
             if not numbers:
-                packed = (numbered(_by_text(packed >> bits)) << bits) | (packed & ((1 << bits) - 1))
-            people = numbered(who)
+                integers = _by_text(packed >> bits)
+                packed = (numbers.of(integers.names)[integers.codes] << bits) | (packed & ((1 << bits) - 1))
+            if len(numbers) + len(who.names) > room:
+                _renumber(packed, numbers.settled(), bits)
+                room = max(room, 2 * len(numbers))
+            people = numbers.of(who.names)[who.codes]
         rows = pack(people, batch.positions, places)
         packed.resize(packed.size + rows.size, refcheck=False)  # large ones move no data
         packed[packed.size - rows.size :] = rows
@@ -65,8 +67,17 @@ def sorted_rows(batches: Iterable[Rows], reading: Reading, *, most: int | None =
                 packed = _few(packed, most)
             limit = max(_MANY, 2 * packed.size)
     much = np.concatenate(amounts) if amounts else None
+    if numbers:
+        _renumber(packed, numbers.settled(), bits)
     sort_rows(packed, much, reading)
-    return SortedRows(packed, places, label_words(list(numbers)) if numbers else integer_words, much)
+    return SortedRows(packed, places, label_words(numbers.names) if numbers else integer_words, much)
+
+
+def _renumber(rows: Ints, numbers: Ints, bits: np.int64) -> None:
+    """Give individuals other numbers, in place."""
+    for k in range(0, rows.size, _PART):
+        some = rows[k : k + _PART]
+        some[:] = (numbers[some >> bits] << bits) | (some & ((1 << bits) - 1))
 
 
 def _by_text(integers: NDArray[Any]) -> Labels:

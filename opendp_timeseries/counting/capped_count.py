@@ -22,6 +22,7 @@ from opendp_timeseries.counting.gap import kept_apart
 from opendp_timeseries.counting.identifiers import Labels, text_words
 from opendp_timeseries.counting.scaling import MOST_SUM, sizes_of, weights_of
 from opendp_timeseries.counting.sorting import sort, sort_along
+from opendp_timeseries.counting.texts import Texts
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.grouping import SHARES
 from opendp_timeseries.design.reading import Reading
@@ -247,6 +248,8 @@ def integer_words(numbers: Ints, key: bytes) -> Words:
 
 def label_words(names: Sequence[str]) -> WordsOf:
     """Return the words of individuals who are numbered by their names."""
+    if isinstance(names, Texts):
+        return lambda numbers, key: text_words(names.at(numbers), key)
     return lambda numbers, key: text_words(map(names.__getitem__, numbers.tolist()), key)
 
 

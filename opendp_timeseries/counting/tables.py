@@ -27,6 +27,7 @@ from opendp_timeseries.counting.identifiers import (
     key_numbers,
     whole_number,
 )
+from opendp_timeseries.counting.texts import Texts
 from opendp_timeseries.counting.times import Steps, steps_of_objects
 from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.grid import TimeGrid
@@ -81,7 +82,7 @@ class Column(NamedTuple):
 
     dtype: Any  # as its owner calls it, for messages
     values: NDArray[Any] | None = None
-    cells: list[Any] | None = None
+    cells: Sequence[Any] | None = None
     codes: Ints | None = None  # of the cells that rows have, -1 for none; None where each has its own
     missing: Mask | None = None
     aware: bool = False  # whether times are instants in UTC, rather than on a clock that the table does not name
@@ -271,13 +272,15 @@ def _whole(values: NDArray[Any]) -> Mask:
         return np.asarray(np.trunc(values) == values)
 
 
-def _labels(cells: list[Any], codes: Ints | None, *, exact: bool) -> Labels:
+def _labels(cells: Sequence[Any], codes: Ints | None, *, exact: bool) -> Labels:
     """Label rows by the texts of their cells; what is done with a text is done once for each that is there."""
-    texts: list[str | None] = cells
-    if not set(map(type, cells)) <= {str, type(None)}:
+    texts: Sequence[str | None] = cells
+    if not isinstance(texts, Texts) and not set(map(type, texts)) <= {str, type(None)}:
         texts = [cell if type(cell) is str else identifier_text(cell) for cell in cells]
     if codes is None:
         texts, codes = _distinct(texts)
+    if isinstance(texts, Texts) and not texts.special().size:
+        return Labels(codes=codes, names=texts)
     if not exact:
         texts = _canonical(texts)
     names = dict.fromkeys(filter(None, texts))
@@ -287,7 +290,7 @@ def _labels(cells: list[Any], codes: Ints | None, *, exact: bool) -> Labels:
     return Labels(codes=codes, names=list(names))
 
 
-def _distinct(texts: list[str | None]) -> tuple[list[str | None], Ints]:
+def _distinct(texts: Sequence[str | None]) -> tuple[Sequence[str | None], Ints]:
     """The distinct texts of rows, and the codes of these; None, too, is a text or has the code -1."""
     pyarrow = sys.modules.get("pyarrow")
     if pyarrow is not None:  # twice as fast
@@ -298,7 +301,7 @@ def _distinct(texts: list[str | None]) -> tuple[list[str | None], Ints]:
     return list(numbers), codes
 
 
-def _canonical(texts: list[str | None]) -> list[str | None]:
+def _canonical(texts: Sequence[str | None]) -> Sequence[str | None]:
     lines = "\n".join(filter(None, texts)) + "\n"
     if ".0\n" not in lines and "e+" not in lines:  # none is how Python writes a whole floating-point number
         return texts
@@ -366,23 +369,23 @@ def _in_use(codes: Ints, size: int) -> tuple[Ints, Ints]:
     return np.flatnonzero(used), np.where(used, np.cumsum(used) - 1, -1)[codes]
 
 
-def _by_dictionary(column: Any) -> tuple[list[Any], Ints]:
+def _by_dictionary(column: Any) -> tuple[Texts, Ints]:
     """The texts of an Arrow column of text or bytes, or of a dictionary of them, and the codes of its rows."""
     pyarrow = sys.modules["pyarrow"]
+    given = pyarrow.types.is_dictionary(column.type)
     try:
-        if not pyarrow.types.is_dictionary(column.type):
+        if not given:
             if pyarrow.types.is_string_view(column.type):  # whose rows may share bytes, so that its size is not theirs
                 column = column.cast("large_binary")
             column = column.cast("binary" if column.nbytes < 2**31 else "large_binary").dictionary_encode()
         whole = column.combine_chunks()
     except pyarrow.ArrowInvalid:  # chunks have dictionaries that cannot be made one
         return _by_dictionary(column.cast(column.type.value_type))
-    used, codes = _in_use(whole.indices.cast("int64").fill_null(-1).to_numpy(), len(whole.dictionary))
-    cells = whole.dictionary.cast("large_binary").take(used)
-    with contextlib.suppress(ValueError):
-        return list(cells.cast("large_string").to_numpy(zero_copy_only=False)), codes
-    # It is not UTF-8, which Arrow does not check of text.
-    return [None if cell is None else cell.decode("utf-8", "surrogateescape") for cell in cells.to_pylist()], codes
+    texts = whole.dictionary
+    if given and (texts.null_count or len(texts.unique()) < len(texts)):
+        return _by_dictionary(column.cast(column.type.value_type))
+    used, codes = _in_use(whole.indices.cast("int64").fill_null(-1).to_numpy(), len(texts))
+    return Texts(texts.cast("large_binary").take(used)), codes
 
 
 def _columns(table: Any, names: Sequence[str], *, schema_only: bool = False) -> list[Column]:

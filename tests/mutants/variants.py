@@ -37,6 +37,7 @@ from opendp_timeseries.plugin import subsampled_gaussian
 from opendp_timeseries.plugin._opendp import how_made
 from tests import make
 from tests.counting.drawn import TELLING
+from tests.counting.test_texts import NAMES
 from tests.mutants.mutate import after, always, but, edited, given, seeing
 
 
@@ -495,6 +496,10 @@ MUTANTS = [
            "test_a_whole_number_is_one_individual_however_it_is_written"),
     mutant("names that say the same stay apart", "tables:_canonical", lambda sound, texts: texts,
            "test_a_whole_number_is_one_individual_however_it_is_written"),
+    mutant("a name is another individual in each batch of a file", "batches:_renumber", always(None),
+           ("test_a_name_is_one_individual_in_all_batches", "string", 2**22, NAMES[:3])),
+    mutant("names of Arrow are not looked through", "texts:Texts.special", after(lambda found: found[:0]),
+           ("test_a_name_is_one_individual_in_all_batches", "string", 2**22, NAMES)),
     mutant("an open quote takes in the next rows", "files:_cells",
            edited(("if len(read) != len(where) * len(lines)", "if not read")),
            ("test_a_quote_in_one_row_takes_in_no_other", None)),
