@@ -14,7 +14,7 @@ T = TypeVar("T")
 OPTIONAL: Final = MappingProxyType({"optional": True})
 
 
-def written(document: Any) -> str:
+def written(document: object) -> str:
     """Return a document as a line of JSON; floats are written so that they read back exactly."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False)
 
@@ -104,7 +104,7 @@ def decode(expected: Any, document: Any, name: str) -> Any:
 _types: Final = lru_cache(get_type_hints)
 
 
-def fields_of(document: Any, name: str, types: Mapping[str, Any]) -> dict[str, Any]:
+def fields_of(document: object, name: str, types: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a JSON object that must have exactly these, each of its type, as in :func:`decode`.
 
     :raises TypeError, ValueError: for anything else, naming the field.
@@ -142,7 +142,7 @@ _NAMES: Final = {type(None): "null", list: "a list", dict: "an object"} | {
 }
 
 
-def read_versioned(document: Any, name: str, readers: Mapping[int, Callable[[dict[str, Any]], T]]) -> T:
+def read_versioned(document: object, name: str, readers: Mapping[int, Callable[[dict[str, Any]], T]]) -> T:
     """Read a document by the reader of its version, which gets all fields except ``format`` and ``version``.
 
     :param name: of the format.

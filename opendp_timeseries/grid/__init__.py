@@ -1,6 +1,6 @@
-"""The public time grid: which instants belong to which step.
+"""The public time grid, which assigns instants to steps.
 
-A grid is chosen without looking at the data: one anchored at the first event would reveal that event. All times are
+A grid is chosen without looking at the data: a grid anchored at the first event would reveal that event. All times are
 whole nanoseconds from 1970, UTC, in 64-bit integers. None passes through a float, so no event falls on the wrong side
 of an edge.
 """

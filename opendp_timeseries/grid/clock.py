@@ -1,8 +1,8 @@
-"""What the clocks of a zone show, as arrays of nanoseconds from 1970."""
+"""The clocks of a time zone, as arrays of nanoseconds from 1970."""
 
 import datetime as dt
 import functools
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,35 +24,37 @@ class Clock(NamedTuple):
     changes: Ints
     offsets: Ints
 
-    def shown(self, instants: Any) -> Ints:
-        """What the clock shows at instants."""
+    def local_times(self, instants: Ints | int) -> Ints:
+        """Return the local times that the clock shows at instants."""
         return cast(Ints, instants + self.offsets[np.searchsorted(self.changes, instants, side="right")])
 
-    def first_showing(self, local: Any) -> Ints:
-        """The first instants at which the clock shows a local time, or a later one where it skips that time."""
-        # Until the end of a period with one offset, the clock shows nothing beyond the latest of these.
-        shown_before = np.maximum.accumulate(self.changes + self.offsets[:-1])
-        period = np.searchsorted(shown_before, local, side="right")
+    def first_instants(self, local: Ints | int) -> Ints:
+        """Return the first instants at which the clock shows local times, or later times where it skips them."""
+        # The latest local time that the clock has shown by the end of each period with a constant offset.
+        latest_local = np.maximum.accumulate(self.changes + self.offsets[:-1])
+        period = np.searchsorted(latest_local, local, side="right")
         begin = np.concatenate([[np.iinfo(np.int64).min], self.changes])[period]
         return cast(Ints, np.maximum(begin, local - self.offsets[period]))
 
     def local_changes(self) -> Ints:
-        """Local times from which the next offset holds: a time that occurs twice has the offset of its first
-        occurrence, and one that is skipped has the offset before (``fold=0`` in PEP 495).
+        """Return the local times from which the next offset applies.
+
+        A time that occurs twice has the offset of its first occurrence; a skipped time has the offset before the
+        change (``fold=0`` in PEP 495).
         """
         return self.changes + np.maximum(self.offsets[:-1], self.offsets[1:])
 
     def to_utc(self, local: Ints) -> Ints:
-        """The instants of local times."""
+        """Return the instants of local times."""
         return cast(Ints, local - self.offsets[np.searchsorted(self.local_changes(), local, side="right")])
 
 
 @functools.lru_cache(maxsize=64)
 def clock_around(zone: dt.tzinfo, low: int, high: int) -> Clock:
-    """Return the clock of a zone between two times, local or not, and two days around them."""
+    """Return the clock of a zone from two days before ``low`` to two days after ``high``, which may be local times."""
     first, last = (low // DAY - 2) * 86400, (high // DAY + 3) * 86400
     changes: list[tuple[int, int]] = []
-    if zone is not dt.UTC:  # which never changes
+    if zone is not dt.UTC:  # UTC never changes
         for block in range(first // _BLOCK, last // _BLOCK + 1):
             changes += (change for change in _changes(zone, block) if first < change[0] <= last)
     clock = Clock(
@@ -66,11 +68,11 @@ def clock_around(zone: dt.tzinfo, low: int, high: int) -> Clock:
 
 @functools.lru_cache(maxsize=4096)
 def _changes(zone: dt.tzinfo, block: int) -> list[tuple[int, int]]:
-    """The seconds in a block of time at which offsets change, and to what.
+    """Return the seconds in a block of time at which offsets change, with the new offsets.
 
-    Offsets are looked up once a day, within which no zone changes twice, and changes are then found by bisection.
+    Offsets are looked up once a day, within which no zone changes twice; changes are then located by bisection.
     """
-    found = []
+    changes = []
     old = _offset(zone, block * _BLOCK)
     for before in range(block * _BLOCK, (block + 1) * _BLOCK, 86400):
         after = before + 86400
@@ -80,9 +82,9 @@ def _changes(zone: dt.tzinfo, block: int) -> list[tuple[int, int]]:
         while after - before > 1:
             middle = (before + after) // 2
             before, after = (middle, after) if _offset(zone, middle) == old else (before, middle)
-        found.append((after, new))
+        changes.append((after, new))
         old = new
-    return found
+    return changes
 
 
 def _offset(zone: dt.tzinfo, seconds: int) -> int:

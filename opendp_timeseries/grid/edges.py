@@ -1,11 +1,11 @@
-"""Where steps begin: a fixed time apart, or where units of the calendar begin on the clock of a zone."""
+"""The edges of steps: a fixed time apart, or the beginnings of calendar units on the clock of a zone."""
 
 from __future__ import annotations
 
 import bisect
 import datetime as dt
 import re
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,26 +18,25 @@ from opendp_timeseries.grid.instants import LAST, check_years, whole_ticks, writ
 Edges = range | Ints
 Dates = NDArray[np.datetime64]
 
-#: Units of a fixed length, in nanoseconds. The minute is not "m", as that is mistaken for the month.
+#: Units of a fixed length, in nanoseconds. The minute is not "m", which could be read as a month.
 _FIXED: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": SECOND, "min": 60 * SECOND, "h": 3600 * SECOND}
-#: Units from the shortest, and how many nanoseconds ("ns"), days ("D") or months ("M") they are. Polars names them so.
+#: Units from the shortest, with their lengths in nanoseconds ("ns"), days ("D") or months ("M"). Named as in Polars.
 _UNITS: Final = {unit: (length, "ns") for unit, length in _FIXED.items()} | {
     unit: (length, of)
     for unit, length, of in [("d", 1, "D"), ("w", 7, "D"), ("mo", 1, "M"), ("q", 3, "M"), ("y", 12, "M")]
 }
 _BEGINNINGS: Final = {"d": "day", "w": "week (a Monday)", "mo": "month", "q": "quarter", "y": "year"}
 _MONDAY: Final = np.datetime64("1970-01-05", "D")
-_MANY_DAYS: Final = 220_000  # more than there are in the years of a grid
-_SKIPPED: Final = 3  # more days than any clock has skipped in them
-_LAST_DATE: Final = np.datetime64("2262-01-01", "D")  # which nanoseconds can hold; calendars are worked out to this
+_MAX_DAYS: Final = 220_000  # more days than the years of a grid have
+_MAX_SKIPPED: Final = 3  # more days than any clock has skipped in these years
+_LAST_DATE: Final = np.datetime64("2262-01-01", "D")  # the last that nanoseconds can hold; calendars end here
 
 
 class Width(NamedTuple):
     """A number of nanoseconds (``"ns"``), whatever clocks do, or of days (``"D"``) or months (``"M"``) of a calendar.
 
-    A unit of the calendar begins at the first instant at which the clock shows its first day, or a later one: at
-    midnight, or when clocks skip that, as they go forward. A day that clocks skip entirely has no length, and does not
-    count.
+    A calendar unit begins at the first instant at which the clock shows its first day, or a later day: at midnight, or
+    when clocks skip midnight as they go forward. A day that clocks skip entirely has no length, and is not counted.
     """
 
     number: int
@@ -49,28 +48,28 @@ class Width(NamedTuple):
 
     @property
     def is_calendar(self) -> bool:
-        """Whether steps begin by a clock."""
+        """True if the width is in calendar units, so that steps begin by a clock."""
         return self.of != "ns"
 
     def around(self, date: np.datetime64) -> Dates:
-        """The first day of the unit of the calendar that holds a day, and that of the next; weeks begin on Monday."""
+        """Return the first days of the calendar unit of a date and of the next unit; weeks begin on Monday."""
         length, of = _UNITS[self.unit]
         zero = _MONDAY if of == "D" else np.datetime64("1970-01", "M")
         unit = (date.astype(f"M8[{of}]") - zero).astype(np.int64) // length
         return cast(Dates, (zero + (length * np.array([unit, unit + 1])).astype(f"m8[{of}]")).astype("M8[D]"))
 
     def begins(self, first: np.datetime64, zone: dt.tzinfo, *, steps: int = 0, beyond: int | None = None) -> Ints:
-        """Where units of the calendar begin, from a day that begins one: ``steps`` of them, or to past an instant."""
+        """Return the beginnings of calendar units from the first day of one: ``steps`` units, or beyond an instant."""
         start = first.astype(f"M8[{self.of}]")
         if beyond is not None:
             ahead = int((day_of(beyond, zone).astype(start.dtype) - start).astype(np.int64))
             steps = max(ahead, 0) // self.number + 2
-        number = min(self.number, _MANY_DAYS)  # no more are worked out than a calendar has
-        ahead_of_start = number * np.arange(min(steps, _MANY_DAYS // number + 1) + 1)
+        number = min(self.number, _MAX_DAYS)
+        ahead_of_start = number * np.arange(min(steps, _MAX_DAYS // number + 1) + 1)
         return begins_of_days((start + ahead_of_start.astype(f"m8[{self.of}]")).astype("M8[D]"), zone)
 
     def coarsest(self, first: int, zone: dt.tzinfo | None) -> Width:
-        """The same in the coarsest unit that divides it and, in the calendar, of which one begins at ``first``."""
+        """Return the width in the coarsest unit that divides it and, for the calendar, that begins at ``first``."""
         if self.of == "ns" and zone is dt.UTC and self.number % DAY == 0 == first % DAY:
             return Width(self.number // DAY, "D", "d").coarsest(first, zone)
         same = [unit for unit, (length, of) in _UNITS.items() if of == self.of and self.number % length == 0]
@@ -79,13 +78,13 @@ class Width(NamedTuple):
         return [width for width in widths if day is None or width.around(day)[0] == day][-1]
 
 
-def parse_width(step: Any) -> Width:
-    """Read the width of a step.
+def parse_width(step: object) -> Width:
+    """Return the width of a step from the parameter of a grid.
 
     :raises TypeError: for a value of another type.
-    :raises ValueError: for text or a unit that says no width, or for a width that is not positive.
+    :raises ValueError: for an unknown text or unit, or a width that is not positive.
     """
-    if isinstance(step, dt.timedelta):  # that of pandas has nanoseconds
+    if isinstance(step, dt.timedelta):  # pandas' timedelta has nanoseconds
         number = step // dt.timedelta(microseconds=1) * 1000 + getattr(step, "nanoseconds", 0)
         width = Width(number, "ns", "ns")
     elif isinstance(step, np.timedelta64):
@@ -109,14 +108,14 @@ def parse_width(step: Any) -> Width:
 
 
 def edges_of(width: Width, first: int, *, size: int | None, last: int | None, zone: dt.tzinfo | None) -> Edges:
-    """Return the edges of steps from ``first``: of ``size`` of them, or as far as ``last``."""
+    """Return the edges of steps from ``first``: of ``size`` steps, or up to ``last``."""
     edges: Edges
     start = write_instant(first, zone)
     if width.is_calendar:
         assert zone is not None
         days = width.around(day_of(first, zone))
-        # Other days take the places of skipped ones.
-        edges = width.begins(days[0], zone, steps=(size or 0) + _SKIPPED, beyond=last)
+        # Further days make up for skipped ones.
+        edges = width.begins(days[0], zone, steps=(size or 0) + _MAX_SKIPPED, beyond=last)
         if edges[0] != first:
             nearest = min(begins_of_days(days, zone).tolist(), key=lambda edge: abs(edge - first))
             raise ValueError(
@@ -142,7 +141,7 @@ def edges_of(width: Width, first: int, *, size: int | None, last: int | None, zo
 
 
 def plainest(edges: Edges) -> Edges:
-    """Return the same edges, as a range where they are equally far apart."""
+    """Return edges as a range if they are equally spaced, else as a read-only array."""
     if isinstance(edges, range):
         return edges
     gaps = np.diff(edges)
@@ -154,11 +153,11 @@ def plainest(edges: Edges) -> Edges:
 
 
 def begins_of_days(days: Dates, zone: dt.tzinfo) -> Ints:
-    """When days begin on a clock; those that are skipped are left out."""
+    """Return the instants at which days begin on the clock of a zone, without skipped days."""
     midnights = days[days <= _LAST_DATE].astype("M8[ns]").astype(np.int64)
-    return np.unique(clock_around(zone, int(midnights[0]), int(midnights[-1])).first_showing(midnights))
+    return np.unique(clock_around(zone, int(midnights[0]), int(midnights[-1])).first_instants(midnights))
 
 
 def day_of(instant: int, zone: dt.tzinfo) -> np.datetime64:
-    """The day that the clock of a zone shows at an instant."""
-    return np.datetime64(int(clock_around(zone, instant, instant).shown(instant)) // DAY, "D")
+    """Return the day that the clock of a zone shows at an instant."""
+    return np.datetime64(int(clock_around(zone, instant, instant).local_times(instant)) // DAY, "D")

@@ -1,9 +1,9 @@
-"""Instants as whole nanoseconds: read from what people write, and written in one spelling."""
+"""Instants as whole nanoseconds: parsed from text, dates and datetimes, and written in one spelling."""
 
 import datetime as dt
 import zoneinfo
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,22 +14,22 @@ from opendp_timeseries.grid.text_times import read_text_times
 
 Instant = str | dt.date | np.datetime64  # a datetime is a date
 
-#: Every unit of datetime64 that has a fixed length, in attoseconds, the finest of them.
+#: Every unit of datetime64 with a fixed length, in attoseconds, the finest unit.
 UNITS: Final[dict[str, int]] = {"W": 7 * DAY * 10**9, "D": DAY * 10**9, "h": 3600 * 10**18, "m": 60 * 10**18} | {
     unit: 10**digits for unit, digits in [("s", 18), ("ms", 15), ("us", 12), ("ns", 9), ("ps", 6), ("fs", 3), ("as", 0)]
 }
-#: Years of which 64 bits hold every nanosecond, and also the years around them: of calendars, offsets and periods.
+#: Years whose nanoseconds fit in 64 bits, with room around them for calendars, offsets and periods.
 _FIRST: Final = int(np.datetime64("1680-01-01", "ns").astype(np.int64))
 LAST: Final = int(np.datetime64("2260-01-01", "ns").astype(np.int64))
 _LONGEST: Final = 290 * 366 * DAY
-#: Names that are another clock on each machine, or none.
+#: Names that mean a different clock on each machine, or none.
 _NO_ZONES: Final = ("localtime", "posixrules", "factory")
 
 
-def parse_zone(zone: Any) -> dt.tzinfo | None:
-    """Return the time zone of a name.
+def parse_zone(zone: object) -> dt.tzinfo | None:
+    """Return the time zone with this name; None for None.
 
-    :raises TypeError, ValueError: unless it is the name of a zone or None.
+    :raises TypeError, ValueError: for anything else.
     """
     if not isinstance(zone, str | None):
         raise TypeError(f"zone ({shown(zone)}) must be the IANA name of a time zone, for instance 'UTC'")
@@ -50,17 +50,17 @@ def parse_zone(zone: Any) -> dt.tzinfo | None:
         ) from None
 
 
-def parse_instants(given: Mapping[str, Any], zone: dt.tzinfo | None) -> list[int]:
-    """Return the nanoseconds of instants from 1970, UTC.
+def parse_instants(given: Mapping[str, object], zone: dt.tzinfo | None) -> list[int]:
+    """Return instants in nanoseconds from 1970, UTC.
 
     :param given: by name, for messages: text (:func:`read_text_times`), a ``datetime``, a ``date`` (its midnight) or a
-        ``datetime64``. Without an offset it is a local time of ``zone``; midnight is where its day begins. A
-        ``datetime`` with ``fold=1`` is the second time at which the clock shows it.
+        ``datetime64``. Without an offset it is a local time of ``zone``; midnight is the beginning of its day. A
+        ``datetime`` with ``fold=1`` is the second instant at which the clock shows it.
     :raises TypeError, ValueError: for anything else, and for times that do not fit.
     """
     times, aware = read_text_times([_written(name, value, zone) for name, value in given.items()])
     instants = []
-    for (name, value), time, known in zip(given.items(), times, aware, strict=True):
+    for (name, value), time, is_aware in zip(given.items(), times, aware, strict=True):
         what = f"{name} ({shown(str(value))})"
         if np.isnat(time):
             raise ValueError(
@@ -69,70 +69,70 @@ def parse_instants(given: Mapping[str, Any], zone: dt.tzinfo | None) -> list[int
             )
         local = int(time.astype(np.int64))
         check_years(what, local, local)
-        if not known and zone is None:
+        if not is_aware and zone is None:
             raise ValueError(f"{what} must say which clock it shows: give zone, such as zone='UTC', or write an offset")
-        instants.append(local if known or zone is None else _on_clock(what, local, zone))
+        instants.append(local if is_aware or zone is None else _on_clock(what, local, zone))
     return instants
 
 
-def parse_days(given: Mapping[str, Any], zone: dt.tzinfo) -> NDArray[np.datetime64]:
-    """Return the days of dates, and of times those that the clock of a zone shows.
+def parse_days(given: Mapping[str, object], zone: dt.tzinfo) -> NDArray[np.datetime64]:
+    """Return days: of dates, themselves; of times, the day that the clock of a zone shows.
 
-    :param given: as of :func:`parse_instants`.
+    :param given: as for :func:`parse_instants`.
     :raises TypeError, ValueError: for anything else.
     """
     times, aware = read_text_times([_written(name, value, zone) for name, value in given.items()])
     local = []
-    for (name, value), time, known in zip(given.items(), times.astype(np.int64).tolist(), aware, strict=True):
+    for (name, value), time, is_aware in zip(given.items(), times.astype(np.int64).tolist(), aware, strict=True):
         what = f"{name} ({shown(str(value))})"
         if np.isnat(np.datetime64(time, "ns")):
             raise ValueError(f"{what} must be a date in ISO 8601, such as '2024-12-25'")
         check_years(what, time, time)
-        local.append(int(clock_around(zone, time, time).shown(time)) if known else time)
+        local.append(int(clock_around(zone, time, time).local_times(time)) if is_aware else time)
     return np.array(local, dtype="M8[ns]").astype("M8[D]")
 
 
-def offset_of_fold(value: Any, zone: dt.tzinfo | None) -> dt.timedelta | None:
-    """Return the offset of a ``datetime`` that says, by ``fold=1``, that its clock shows it again; else None."""
+def offset_of_fold(value: object, zone: dt.tzinfo | None) -> dt.timedelta | None:
+    """Return the offset of a naive ``datetime`` with ``fold=1``, the second time that its clock shows it; else None."""
     if zone is None or not isinstance(value, dt.datetime) or value.tzinfo is not None or not value.fold:
         return None
-    # Of Python, as that of pandas may drop the fold.
+    # A datetime of Python, as that of pandas may drop the fold.
     clock = dt.datetime(value.year, value.month, value.day, value.hour, value.minute, value.second, fold=1)
     return clock.replace(tzinfo=zone).utcoffset()
 
 
-def _written(name: str, value: Any, zone: dt.tzinfo | None) -> str:
+def _written(name: str, value: object, zone: dt.tzinfo | None) -> str:
     if not isinstance(value, (str, dt.date, np.datetime64)):
         raise TypeError(f"{name} ({shown(value)}) must be an ISO 8601 string, a datetime or a datetime64")
     if isinstance(value, dt.datetime) and (offset := offset_of_fold(value, zone)) is not None:
         return (value - offset).replace(fold=0).isoformat() + "Z"
     if isinstance(value, dt.datetime) and (value.utcoffset() or dt.timedelta()).seconds % 60:
-        value = value.astimezone(dt.UTC)  # as text has no seconds in an offset
+        value = value.astimezone(dt.UTC)  # the text form has no seconds in an offset
     return value.isoformat() if isinstance(value, dt.date) else str(value)
 
 
 def _on_clock(what: str, local: int, zone: dt.tzinfo) -> int:
-    """Return when a day begins, or a clock shows another time, which it must do exactly once."""
+    """Return the instant of a local time: the beginning of its day for a midnight; else it must occur exactly once."""
     clock = clock_around(zone, local, local)
-    instant = int(clock.first_showing(local))
+    instant = int(clock.first_instants(local))
     if local % DAY == 0:
-        if clock.shown(instant) >= local + DAY:
+        if clock.local_times(instant) >= local + DAY:
             raise ValueError(f"{what} is a day that {zone} skipped; the next is from {write_instant(instant, zone)!r}")
-    elif np.count_nonzero(clock.shown(local - np.unique(clock.offsets)) == local) != 1:
+    elif np.count_nonzero(clock.local_times(local - np.unique(clock.offsets)) == local) != 1:
         raise ValueError(f"{what} occurs twice or not at all in {zone}; write the offset")
     return instant
 
 
 def check_years(what: str, first: int, last: int) -> None:
-    """Refuse times that 64 bits do not hold in nanoseconds, with their differences."""
+    """Refuse times whose nanoseconds, or the differences between them, do not fit in 64 bits."""
     if first < _FIRST or last > LAST or last - first > _LONGEST:
         raise ValueError(f"{what} must stay within the years 1680 to 2259, and within 290 years of each other")
 
 
 def write_instant(nanoseconds: int, zone: dt.tzinfo | None) -> str:
-    """Write an instant on the clock of ``zone`` with its offset, in one spelling.
+    """Return the text of an instant on the clock of ``zone`` with its offset, in one spelling.
 
-    It is written in UTC without a zone, and where the offset of an old clock is not of whole minutes.
+    It is in UTC without a zone, or if the offset of a historical clock is not in whole minutes.
     """
     seconds, fraction = divmod(nanoseconds, SECOND)
     local = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
@@ -152,7 +152,7 @@ def whole_ticks(instant: np.datetime64 | np.timedelta64, unit: str) -> int | Non
     >>> whole_ticks(np.datetime64("1969-12-31T23:59:59.9"), "s")
     -1
     """
-    own, multiple = np.datetime_data(instant.dtype)
-    if own not in UNITS or np.isnat(instant):
+    source_unit, multiple = np.datetime_data(instant.dtype)
+    if source_unit not in UNITS or np.isnat(instant):
         return None
-    return int(instant.astype(np.int64)) * multiple * UNITS[own] // UNITS[unit]
+    return int(instant.astype(np.int64)) * multiple * UNITS[source_unit] // UNITS[unit]

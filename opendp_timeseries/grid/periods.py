@@ -1,7 +1,7 @@
-"""The periods of a unit of privacy: days, weeks, months and so on of a zone's calendar, or a number of integer steps.
+"""The periods of a unit of privacy: calendar units of a zone, such as days or months, or numbers of integer steps.
 
-They divide all of time, whatever the grid, so that several counts of one log mean the same by a period. On a grid,
-every step must lie within one of them.
+They divide all of time, whatever the grid, so that several counts of one log use the same periods. Every step of a grid
+must lie within one period.
 """
 
 import functools
@@ -16,7 +16,7 @@ from opendp_timeseries.grid.edges import day_of, parse_width
 from opendp_timeseries.grid.instants import parse_zone, write_instant
 from opendp_timeseries.grid.time_grid import TimeGrid
 
-#: Units of the calendar, and what they are called.
+#: Calendar units, with their names in sentences.
 PERIODS: Final = {"1d": "day", "1w": "week", "1mo": "month", "1q": "quarter", "1y": "year"}
 
 
@@ -26,7 +26,7 @@ class Period:
 
     :param length: a unit of the calendar, ``"1d"``, ``"1w"``, ``"1mo"``, ``"1q"`` or ``"1y"``; or, where times are
         integers, a number of steps: then period ``k`` is the times from ``k * length`` to before ``(k + 1) * length``.
-    :param zone: IANA name of the zone whose calendar is meant; None with a number of steps.
+    :param zone: IANA name of the zone of the calendar; None with a number of steps.
     :raises TypeError, ValueError: for anything else, naming the remedy.
 
     >>> print(Period("1d", "Europe/Paris"))
@@ -60,29 +60,29 @@ class Period:
         return "one step" if self.length == 1 else f"one period of {self.length} steps"
 
     def starts(self, grid: TimeGrid) -> Ints:
-        """Return the first step of every period that the grid touches, ascending from 0.
+        """Return the first step of every period that the grid overlaps, ascending from 0.
 
         :raises ValueError: if a step of the grid lies in two periods, or times are not read on the clock of the zone.
         """
         return _on_grid(self, grid)[0]
 
     def span(self, grid: TimeGrid) -> tuple[int, int]:
-        """Return the first and the last period that the grid touches: when they begin, in seconds from 1970.
+        """Return the first and the last period that the grid overlaps, by their beginnings in seconds from 1970.
 
-        Of integer steps, their numbers. Two grids have a period in common if these ranges overlap.
+        For integer steps, by their numbers. Two grids have a period in common if these ranges overlap.
 
         :raises ValueError: as :meth:`starts` does.
         """
         return _on_grid(self, grid)[1]
 
     def lengths(self, grid: TimeGrid) -> Ints:
-        """Return in how many steps of a grid each period is, the longest first."""
+        """Return the number of steps of a grid in each period, in descending order."""
         return _on_grid(self, grid)[2]
 
 
 @functools.lru_cache(maxsize=2**11)
 def _on_grid(period: Period, grid: TimeGrid) -> tuple[Ints, tuple[int, int], Ints]:
-    """The starts, the span and the lengths of the periods of a grid."""
+    """Return starts, span and lengths of the periods of a grid."""
     if isinstance(period.length, str):
         starts, span = _by_calendar(period, period.length, grid)
     elif grid.is_integer:

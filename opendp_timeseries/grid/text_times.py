@@ -1,4 +1,4 @@
-"""The one grammar of times that are text, whatever table they come in and whatever Python reads them."""
+"""The grammar of times in text form, the same for every kind of table and every version of Python."""
 
 import datetime as dt
 import re
@@ -20,20 +20,20 @@ _FORM: Final = re.compile(
 )
 _PARTS: Final = ("year", "month", "day", "hour", "minute", "second", "hours", "minutes")
 _LONGEST: Final = len("2024-07-01T05:30:00.123456789 +00:00")
-_PIECE: Final = 2**14  # texts that are read at a time, so that they fit in a processor's cache
+_PIECE: Final = 2**14  # texts processed at a time, so that they fit in a processor's cache
 _NAT: Final = np.iinfo(np.int64).min
-#: Nanoseconds from 1970 that 64 bits hold, also after an offset. No grid reaches so far.
+#: Nanoseconds from 1970 that 64 bits hold, also after an offset. No grid extends so far.
 _FAR: Final = 2**63 - 2 * DAY
 
 
 class TextTimes(NamedTuple):
-    """Times as they were read: ``datetime64[ns]``, NaT where a text is not a time; and which are instants in UTC."""
+    """Parsed times: ``datetime64[ns]``, NaT where a text is not a time; and a mask of those that are UTC instants."""
 
     times: NDArray[np.datetime64]
-    aware: Mask  # all others are on a clock that the text does not name
+    aware: Mask  # the others are local times of a clock that the text does not name
 
     def in_utc(self, zone: dt.tzinfo) -> NDArray[np.datetime64]:
-        """The instants of all times, where a zone has the clock that texts do not name."""
+        """Return the instants of all times, taking those without a zone as local times of ``zone``."""
         times, local = self.times.astype(np.int64), ~self.aware & ~np.isnat(self.times)
         if local.any() and zone is not dt.UTC:
             near = np.clip(times[local], -_FAR, _FAR)
@@ -42,7 +42,7 @@ class TextTimes(NamedTuple):
 
 
 def read_text_times(texts: Sequence[str], form: re.Pattern[bytes] = _FORM) -> TextTimes:
-    """Read times in the calendar forms of ISO 8601, each text by itself. Nothing raises.
+    """Read times in the calendar forms of ISO 8601, independently of each other. Nothing raises.
 
     ================  ==================================================================================
     a text is         a date; a date, ``T`` or a space, and a time; after either there may be a zone
@@ -54,11 +54,11 @@ def read_text_times(texts: Sequence[str], form: re.Pattern[bytes] = _FORM) -> Te
 
     ``T`` and ``Z`` may be lower-case; spaces around the text are ignored. All else is not a time, such as week dates
     (``2024-W27-1``), days of the year (``2024-183``), the hour 24 and the second 60. A date alone is its midnight.
-    A time in a year that 64 bits do not hold in nanoseconds is the first or the last that they hold, which is off every
+    A time beyond the nanoseconds that 64 bits hold becomes the first or the last that they hold, which is off every
     grid.
 
-    :param form: of times that are read instead, zeros for digits, with the groups of the one above; a group ``half`` is
-        AM or PM.
+    :param form: pattern of the times to read, zeros for digits, with the groups of the default; a group ``half`` is AM
+        or PM.
 
     >>> read_text_times(["2024-07-01", "20240701T0530Z", "2024-07-01 05:30:00,5 +02", "2024-W27-1"])
     TextTimes(times=array(['2024-07-01T00:00:00.000000000', '2024-07-01T05:30:00.000000000',
@@ -73,47 +73,47 @@ def read_text_times(texts: Sequence[str], form: re.Pattern[bytes] = _FORM) -> Te
 
 
 def _read(texts: list[str], wanted: re.Pattern[bytes], times: Ints, aware: Mask) -> None:
-    """Read times into arrays, all that are of one form together: that is a text with zeros for its digits."""
+    """Read times into arrays, grouped by form: the text with zeros for its digits."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     width = int(min(lengths.max(), _LONGEST))
     if (lengths != width).any():
         texts = [(text if len(text) <= width else "").ljust(width, "\0") for text in texts]
     characters = np.frombuffer("".join(texts).encode("latin-1", "replace"), np.uint8).reshape(len(texts), width).T
-    whole = np.count_nonzero(characters, axis=0) == lengths  # neither too long nor with a NUL of its own
+    complete = np.count_nonzero(characters, axis=0) == lengths  # neither too long nor containing a NUL
     digits = characters - np.uint8(48)
     forms = np.where(digits < 10, np.uint8(48), characters)
     rows_of: dict[bytes, Any] = {forms[:, 0].tobytes(): slice(None)}
     if (forms != forms[:, :1]).any():
-        each = np.ascontiguousarray(forms.T).view(f"S{width}").ravel().tolist()
-        numbers = {form: number for number, form in enumerate(dict.fromkeys(each))}
-        codes = np.fromiter(map(numbers.__getitem__, each), np.int64, len(each))
+        form_by_text = np.ascontiguousarray(forms.T).view(f"S{width}").ravel().tolist()
+        numbers = {form: number for number, form in enumerate(dict.fromkeys(form_by_text))}
+        codes = np.fromiter(map(numbers.__getitem__, form_by_text), np.int64, len(form_by_text))
         rows_of = {form: np.flatnonzero(codes == number) for form, number in numbers.items()}
     for form, rows in rows_of.items():
-        if (found := wanted.fullmatch(form)) is not None:
-            times[rows], aware[rows] = _read_form(found, digits[:, rows], whole[rows])
+        if (match := wanted.fullmatch(form)) is not None:
+            times[rows], aware[rows] = _read_form(match, digits[:, rows], complete[rows])
 
 
-def _read_form(found: re.Match[bytes], digits: NDArray[np.uint8], good: Mask) -> tuple[Ints, Mask]:
-    """Read times of one form, whose digits stand in the same rows of an array."""
+def _read_form(match: re.Match[bytes], digits: NDArray[np.uint8], good: Mask) -> tuple[Ints, Mask]:
+    """Read times of a common form, whose digits are in the same rows of an array."""
 
     def number(part: str) -> NDArray[np.int32]:
         value = np.zeros(good.size, dtype=np.int32)
-        for row in digits[slice(*found.span(part))]:
+        for row in digits[slice(*match.span(part))]:
             value = 10 * value + row
         return value
 
     year, month, day, hour, minute, second, hours, minutes = map(number, _PARTS)
     good = good & (year > 0) & (month > 0) & (month <= 12)
-    if (half := found.groupdict().get("half")) is not None:
+    if (half := match.groupdict().get("half")) is not None:
         good &= (hour > 0) & (hour <= 12)
         hour = hour % 12 + (12 if half == b"PM" else 0)
-    for value, most in ((hour, 23), (minute, 59), (second, 59), (hours, 23), (minutes, 59)):
-        good &= value <= most
+    for value, largest in ((hour, 23), (minute, 59), (second, 59), (hours, 23), (minutes, 59)):
+        good &= value <= largest
     months = np.where(good, 12 * (year.astype(np.int64) - 1970) + month - 1, 0)
     first, after = ((months + k).view("datetime64[M]").astype("datetime64[D]").astype(np.int64) for k in (0, 1))
     good &= (day > 0) & (day <= after - first)
-    shift = (3600 * hours + 60 * minutes) * (-1 if found["sign"] == b"-" else 1)
+    shift = (3600 * hours + 60 * minutes) * (-1 if match["sign"] == b"-" else 1)
     seconds = 86400 * (first + day - 1) + (3600 * hour + 60 * minute + second - shift)
-    fraction = number("fraction").astype(np.int64) * 10 ** (9 - len(found["fraction"] or b""))
+    fraction = number("fraction").astype(np.int64) * 10 ** (9 - len(match["fraction"] or b""))
     times = np.clip(seconds, -_FAR // SECOND, _FAR // SECOND) * SECOND + fraction
-    return np.where(good, times, _NAT), good & (found["named"] is not None or found["sign"] is not None)
+    return np.where(good, times, _NAT), good & (match["named"] is not None or match["sign"] is not None)

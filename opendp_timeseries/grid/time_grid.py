@@ -1,4 +1,4 @@
-"""The grid itself: public parameters, read once, and the questions that engines and figures ask of them."""
+"""The time grid: public parameters, parsed once, and the edges and steps that follow from them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from opendp_timeseries.grid.instants import UNITS, Instant, check_years, parse_i
 _MAX_SIZE: Final = 2**31
 _MAX_READ: Final = 2**22  # in a document: seven weeks of seconds, eight years of minutes
 _SCALES: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # units in which edges are written, in nanoseconds
-_SHOWN: Final = 12  # edges that a representation lists
+_MAX_LISTED: Final = 12  # edges in a representation
 
 
 class StepRule(NamedTuple):
-    """How a time becomes a step, for engines that do it themselves. All times are in nanoseconds from 1970.
+    """The rule from a time to its step, for engines that apply it themselves. All times are in nanoseconds from 1970.
 
     A local time from ``changes[k - 1]`` to before ``changes[k]`` is ``offsets[k]`` ahead of UTC. An instant in UTC is
     on the grid from ``start`` to ``stop - 1``, and lies in the cell ``(instant - start) // width``. If all steps are
-    equally long, this is the step. If not, it is that of the only row of the table with this cell and
+    equally long, this is the step. Otherwise the step is in the only row of the table with this cell and
     ``low <= instant < high``. There are at most twice as many rows as steps.
     """
 
@@ -43,7 +43,7 @@ class StepRule(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
 class TimeGrid:
-    """A public grid of ``size`` steps, each half-open: its own start belongs to it, and the next one's does not.
+    """A public grid of ``size`` half-open steps: the start of a step belongs to it, its end to the next.
 
     Without ``start`` the time column holds step numbers, integers from 0 to ``size - 1``. With ``start`` and ``step``
     it holds instants (``datetime64``), and ``step`` says how long each step is:
@@ -171,27 +171,27 @@ class TimeGrid:
             fields = f"size={self.size}, start={self.start!r}, step={self.step!r}, zone={self.zone!r}"
             return f"TimeGrid({fields})"
         edges = f"{list(self._listed)}"
-        if len(self._listed) > _SHOWN:
+        if len(self._listed) > _MAX_LISTED:
             digest = hashlib.sha256("\n".join(self._listed).encode()).hexdigest()[:32]
             edges = f"<{len(self._listed)} edges, {self._listed[0]} to {self._listed[-1]}, SHA-256 {digest}>"
         return f"TimeGrid.from_edges({edges}, zone={self.zone!r})"
 
     @property
     def is_integer(self) -> bool:
-        """Whether the time column holds step numbers rather than instants."""
+        """True if the time column holds step numbers rather than instants."""
         return self.start is None
 
     @property
     def end(self) -> str | None:
-        """Where the last step ends, in the spelling of ``start``; None for a grid of integer steps."""
+        """End of the last step, in the spelling of ``start``; None for a grid of integer steps."""
         return None if self.is_integer else write_instant(int(self._edges[-1]), parse_zone(self.zone))
 
     def check_times(self, dtype: np.dtype[Any], *, aware: bool = False) -> None:
-        """Raise TypeError if this grid cannot place times of a type, which is public; see :meth:`steps`."""
+        """Raise TypeError if this grid cannot place times of a type (which is public); see :meth:`steps`."""
         if self.is_integer:
             if dtype.kind not in "iu":
                 raise TypeError(f"times of type {dtype} are not step numbers; give integers, or a grid with a start")
-        elif dtype.kind != "M" or dtype.str[4:-1] not in UNITS:  # nor months, which have no fixed length
+        elif dtype.kind != "M" or dtype.str[4:-1] not in UNITS:  # months have no fixed length
             raise TypeError(f"times of type {dtype} are not instants; convert them to datetime64[ns]")
         elif not aware and self.zone is None:
             raise TypeError(
@@ -200,12 +200,12 @@ class TimeGrid:
             )
 
     def steps(self, times: NDArray[Any], *, aware: bool = False) -> Ints:
-        """Return the step of every time, and -1 for one that is missing (``NaT``) or off the grid.
+        """Return the step of every time, and -1 for a time that is missing (``NaT``) or off the grid.
 
-        No value overflows, and what is finer than nanoseconds is rounded down.
+        No value overflows, and fractions of a nanosecond are rounded down.
 
         :param times: ``datetime64`` of any unit of fixed length, or integers for a grid of integer steps.
-        :param aware: whether ``times`` are UTC instants; otherwise they are local times of ``zone``.
+        :param aware: True if ``times`` are UTC instants; otherwise they are local times of ``zone``.
         :return: ``int64``, of the same shape.
         :raises TypeError: by the type of ``times``, never by a value.
         """
@@ -219,7 +219,7 @@ class TimeGrid:
         tick = UNITS[np.datetime_data(times.dtype)[0]]
         if tick < UNITS["ns"]:
             instants = np.where(np.isnat(times), low, times.view(np.int64) // (UNITS["ns"] // tick))
-        else:  # NaT is the smallest, and stays off the grid as do all that are far from it
+        else:  # NaT is the smallest integer, and stays off the grid, as do all distant times
             scale = tick // UNITS["ns"]
             instants = np.clip(times.view(np.int64), low // scale, high // scale + 1) * scale
         if not aware and self.zone != "UTC":
@@ -231,10 +231,10 @@ class TimeGrid:
         return np.where(steps < self.size, steps, -1)
 
     def step_rule(self) -> StepRule:
-        """Return how times are placed, as plain numbers, for engines that do it themselves."""
+        """Return the rule from times to steps as plain numbers, for engines that apply it themselves."""
         edges, clock, table = self._edges, self._clock(self.zone), None
         start, stop = int(edges[0]), int(edges[-1])
-        width = -((start - stop) // self.size)  # so that there are no more cells than steps
+        width = -((start - stop) // self.size)  # at most as many cells as steps
         if not isinstance(edges, range):
             low = np.union1d(edges[:-1], np.arange(start, stop, width))
             steps = np.searchsorted(edges, low, side="right") - 1
@@ -251,10 +251,10 @@ class TimeGrid:
     def edges(self, zone: str = "UTC") -> NDArray[Any]:
         """Return the start of every step and the end of the last: ``size + 1`` values.
 
-        They are ``datetime64`` in seconds or, if need be, in a finer unit; ``int64`` for a grid of integer steps.
+        They are ``datetime64`` in seconds or, if necessary, in a finer unit; ``int64`` for a grid of integer steps.
 
-        :param zone: on which clock: ``"UTC"``, ``"local"`` for that of the grid's own zone (UTC if it has none), or the
-            IANA name of another. ``datetime64`` holds no offset, so a local time that occurs twice stands there twice.
+        :param zone: the clock: ``"UTC"``, ``"local"`` for that of the grid's own zone (UTC if it has none), or the IANA
+            name of another zone. ``datetime64`` holds no offset, so a local time may appear twice.
 
         >>> days = TimeGrid(start="2024-03-30", size=2, step="1d", zone="Europe/London")
         >>> print(days.edges())
@@ -268,17 +268,17 @@ class TimeGrid:
         if self.is_integer:
             return edges
         unit, scale = next((unit, scale) for unit, scale in _SCALES.items() if not np.any(edges % scale))
-        return (clock.shown(edges) // scale).view(f"datetime64[{unit}]")
+        return (clock.local_times(edges) // scale).view(f"datetime64[{unit}]")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values that JSON can hold; of a grid from edges, the edges and the zone."""
+        """Return the fields as plain values for JSON; for a grid from edges, the edges and the zone."""
         if self._listed is not None:
             return {"edges": list(self._listed), "zone": self.zone}
         return {"size": self.size, "start": self.start, "step": self.step, "zone": self.zone}
 
     @classmethod
-    def from_dict(cls, document: Any) -> TimeGrid:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
+    def from_dict(cls, document: object) -> TimeGrid:
+        """Read the output of :meth:`to_dict`.
 
         :raises TypeError, ValueError: for a field that is missing, unknown, or of another type or value.
         """
@@ -286,16 +286,16 @@ class TimeGrid:
             return cls.from_edges(**fields_of(document, "grid", {"edges": tuple[str, ...], "zone": str | None}))
         text = str | None
         fields = fields_of(document, "grid", {"size": int, "start": text, "step": text, "zone": text})
-        # A document must not ask for any amount of memory or time.
+        # Limit the memory and time that a document can demand.
         return cls(**fields | {"size": integer("size of the grid", fields["size"], minimum=1, maximum=_MAX_READ)})
 
     def _clock(self, name: str | None) -> Clock:
-        """The clock of a zone, for all times of the grid; without one, that of UTC."""
+        """Return the clock of a zone over the times of the grid; UTC without a zone."""
         return clock_around(parse_zone(name) or dt.UTC, int(self._edges[0]), int(self._edges[-1]))
 
 
-def check_grid(grid: Any) -> TimeGrid:
-    """Raise TypeError unless this is a TimeGrid."""
+def check_grid(grid: object) -> TimeGrid:
+    """Return a grid; raise TypeError for any other object."""
     if not isinstance(grid, TimeGrid):
         raise TypeError(f"grid ({shown(grid)}) must be given as a TimeGrid; use TimeGrid(…)")
     return grid

@@ -84,7 +84,7 @@ class Terms(NamedTuple):
         return {"format": _FORMAT, "version": _VERSION} | fields
 
     @classmethod
-    def from_dict(cls, document: Any) -> Terms:
+    def from_dict(cls, document: object) -> Terms:
         """Read back what :meth:`to_dict` wrote, in any version so far; refuse anything else."""
         return read_versioned(document, _FORMAT, {1: _read_1})
 

@@ -294,7 +294,7 @@ class Programme:
         return written(self.to_dict())
 
     @classmethod
-    def from_dict(cls, document: Any) -> Programme:
+    def from_dict(cls, document: object) -> Programme:
         """Read back what :meth:`to_dict` wrote, in any version so far.
 
         :raises ValueError: if it is no such document, or its releases exceed its budget.

@@ -76,7 +76,7 @@ class Release:
         if len(steps) and (steps[0] < 0 or steps[-1] >= self.size or np.any(np.diff(steps) <= 0)):
             raise ValueError(f"steps must ascend within 0 … {self.size - 1}")
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return partial(Release, **{field.name: getattr(self, field.name) for field in fields(self)}), ()
 
     @property
@@ -293,7 +293,7 @@ class Release:
         return written(self.to_dict())
 
     @classmethod
-    def from_dict(cls, document: Any) -> Release:
+    def from_dict(cls, document: object) -> Release:
         """Read the output of :meth:`to_dict`, of any version so far. The loss is read, but not verified.
 
         :raises ValueError: for any other document, naming the field that is wrong.
@@ -360,7 +360,7 @@ def check_whole(whole: Whole, least: PrivacyLoss, source: str) -> None:
     check_covered("loss of the whole", (whole.loss,), ((first, delta),), source)
 
 
-def check_release(release: Any) -> Release:
+def check_release(release: object) -> Release:
     """Return a release; raise TypeError for any other object, naming it."""
     if not isinstance(release, Release):
         raise TypeError(f"release ({check.shown(release)}) must be a Release, which a measurement returns")
