@@ -1,4 +1,4 @@
-"""The embedded event log, and a simulator of others."""
+"""The embedded event log, and a simulator of further logs."""
 
 from opendp_timeseries.datasets.flights import load_flights
 from opendp_timeseries.datasets.simulate import daily_profile, power_law, simulate_event_log

@@ -24,19 +24,19 @@ def simulate_event_log(
     """Simulate an event log in which each individual takes part in a random number of steps.
 
     Each individual draws a number of steps from ``participation``, then that many different steps, one after
-    another with probability in proportion to ``profile``, then for each a number of events from ``events``.
-    So nobody exceeds the participation cap ``len(participation) - 1`` and the step cap ``len(events) - 1``.
+    another with probability in proportion to ``profile``, then a number of events in each step from ``events``. So
+    nobody exceeds the participation cap ``len(participation) - 1`` and the step cap ``len(events) - 1``.
 
     :param grid: the steps; an event happens at the start of its step.
     :param individuals: number of individuals; those who draw 0 steps leave no row.
     :param participation: ``participation[k]`` is the probability of taking part in ``k`` steps.
     :param rng: source of all the randomness, for example ``numpy.random.default_rng(1)``.
-    :param events: ``events[k]`` is the probability of ``k`` events in a step taken part in; ``events[0]``
-        must be 0. By default there is one event.
+    :param events: ``events[k]`` is the probability of ``k`` events in an individual's step; ``events[0]`` must be
+        0. By default there is one event.
     :param profile: non-negative weight of each step, of the grid's length; by default all are equal.
     :return: ``identifier`` (int64, below ``individuals``) and ``time`` (integer steps, or ``datetime64`` in
-        UTC, as the grid has it), one entry an event, in the order of time.
-    :raises ValueError: if a law is not one, or someone might take part in more steps than have weight.
+        UTC, by the grid), an entry per event, in the order of time.
+    :raises ValueError: if a law is invalid, or somebody might take part in more steps than have weight.
 
     >>> grid = TimeGrid(size=100)
     >>> log = simulate_event_log(grid, 1000, power_law(20), rng=np.random.default_rng(1))
@@ -51,13 +51,14 @@ def simulate_event_log(
     weight = np.ones(grid.size) if profile is None else _weights("profile", profile)
     if len(weight) != grid.size:
         raise ValueError(f"profile has {len(weight)} entries and must have one for each of {grid.size} steps")
-    most, available = len(steps_law) - 1, np.count_nonzero(weight)
-    if most > available:
+    largest, available = len(steps_law) - 1, np.count_nonzero(weight)
+    if largest > available:
         raise ValueError(
-            f"participation allows {most} steps, but only {available} have weight; shorten the law or widen the profile"
+            f"participation allows {largest} steps, but only {available} have weight; shorten the law or widen the"
+            " profile"
         )
-    wanted = rng.choice(len(steps_law), size=individuals, p=steps_law)
-    person, step = _different_steps(wanted, weight / weight.sum(), rng)
+    numbers = rng.choice(len(steps_law), size=individuals, p=steps_law)
+    person, step = _different_steps(numbers, weight / weight.sum(), rng)
     repeats = rng.choice(len(events_law), size=len(step), p=events_law)
     order = np.argsort(step, kind="stable")
     person, step = (np.repeat(part[order], repeats[order]) for part in (person, step))
@@ -99,39 +100,39 @@ def _weights(name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def _law(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Check a law of counts, and cut off the impossible counts at its end."""
+    """Return a checked law of counts, without impossible counts at its end."""
     law = _weights(name, values)
     if abs(law.sum() - 1.0) > 1e-9:
         raise ValueError(f"{name} adds up to {law.sum():g} and must add up to 1; divide it by its sum")
-    most = int(np.flatnonzero(law)[-1])
-    return _weights(name, law[: most + 1] / law.sum())
+    largest = int(np.flatnonzero(law)[-1])
+    return _weights(name, law[: largest + 1] / law.sum())
 
 
 def _different_steps(
-    wanted: NDArray[np.int64], share: NDArray[np.float64], rng: np.random.Generator
+    numbers: NDArray[np.int64], share: NDArray[np.float64], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draw ``wanted`` different steps for each person, one after another without replacement.
+    """Draw ``numbers`` different steps for each person, one after another without replacement.
 
-    Independent draws, of which repeats are dropped until enough are different, have that law. Whoever is still short
-    after a few rounds, with most of the weight taken, is completed alone, by NumPy from the steps that are left.
+    Independent draws whose repeats are dropped until enough are different have that law. People who are still short
+    after a few rounds, with most of the weight taken, get the rest from NumPy, one person at a time.
     """
     size = len(share)
     edges = np.cumsum(share)
     edges[np.flatnonzero(share)[-1] :] = 1.0
     taken = np.zeros(0, dtype=np.int64)  # person · size + step, ascending
-    short = wanted
+    short = numbers
     for _ in range(8):
-        person = np.repeat(np.arange(len(wanted)), short)
+        person = np.repeat(np.arange(len(numbers)), short)
         drawn = np.searchsorted(edges, rng.random(len(person)), side="right")
         taken = np.sort(np.concatenate((taken, person * size + drawn)))
         taken = taken[np.diff(taken, prepend=-1) != 0]
-        short = wanted - np.bincount(taken // size, minlength=len(wanted))
+        short = numbers - np.bincount(taken // size, minlength=len(numbers))
     completed = [taken]
-    for one in np.flatnonzero(short):
-        own = slice(*np.searchsorted(taken, [one * size, (one + 1) * size]))
-        left = share.copy()
-        left[taken[own] % size] = 0.0
-        drawn = rng.choice(size, size=short[one], replace=False, p=left / left.sum())
-        completed.append(one * size + drawn)
+    for individual in np.flatnonzero(short):
+        rows = slice(*np.searchsorted(taken, [individual * size, (individual + 1) * size]))
+        weights = share.copy()
+        weights[taken[rows] % size] = 0.0
+        drawn = rng.choice(size, size=short[individual], replace=False, p=weights / weights.sum())
+        completed.append(individual * size + drawn)
     taken = np.sort(np.concatenate(completed))
     return taken // size, taken % size

@@ -1,7 +1,7 @@
-"""The paper, whole: Koga, Meehan & Chaudhuri (2022), "Privacy Amplification by Subsampling in Time Domain".
+"""The paper by Koga, Meehan & Chaudhuri (2022), "Privacy Amplification by Subsampling in Time Domain".
 
-Its bounds, its Algorithm 1, the Fourier baseline, its datasets and its experiments, for comparison; nothing outside
-imports this package. Importing it makes its constructors available to OpenDP's ``Context.query()``.
+Its bounds, its Algorithm 1, the Fourier baseline, its datasets and its experiments, for comparison; no other package
+imports it. Importing it makes its constructors available to OpenDP's ``Context.query()``.
 """
 
 from opendp_timeseries.koga2022.algorithm1 import make_koga2022, then_koga2022

@@ -1,6 +1,6 @@
-"""Algorithm 1 of Koga, Meehan & Chaudhuri (2022) in one piece, with the guarantee that the paper states.
+"""Algorithm 1 of Koga, Meehan & Chaudhuri (2022) as a single measurement, with the guarantee that the paper states.
 
-For comparison: a filter and a subsampled Gaussian chained make the same release, by tighter maps.
+For comparison: a chain of filter and subsampled Gaussian makes the same release, with a tighter map.
 Proof: docs/proofs/koga2022.md.
 """
 
@@ -32,19 +32,19 @@ def make_koga2022(
     output_measure: native.Measure | None = None,
     delta: float | None = None,
 ) -> native.Measurement:
-    """Algorithm 1 of the paper: filter, sample and add noise, with the paper's own privacy map.
+    """Make Algorithm 1 of the paper: filter, sample and add noise, with the paper's own privacy map.
 
-    It releases what ``then_circulant_filter(kernel) >> then_subsampled_gaussian(scale, …)`` does. By the map, off an
-    event of probability δ′ one individual moves the sampled signal by at most ``α√I`` (Theorem 4, with a filter) or
-    ``√⌈α²I⌉`` (Theorem 2, without).
+    It makes the same release as ``then_circulant_filter(kernel) >> then_subsampled_gaussian(scale, …)``. By the map,
+    except on an event of probability δ′, an individual moves the sampled signal by at most ``α√I`` (Theorem 4, with a
+    filter) or ``√⌈α²I⌉`` (Theorem 2, without).
 
     :param input_domain: counts, ``vector_domain(atom_domain(T="i64"), size=T)``.
-    :param input_metric: ``influence_distance()``, as counts have it.
+    :param input_metric: ``influence_distance()``, as of counts.
     :param scale: standard deviation σ of the noise.
     :param alpha: α in (0, 1].
     :param sampling_probability: ``p``.
-    :param kernel: the filter, with ‖h‖₁ = 1; None for sampling alone.
-    :param tail: the failure probability with a filter: as printed, ``"sharper"``, or for one ``"fixed pair"``.
+    :param kernel: the filter, with ‖h‖₁ = 1; None for sampling only.
+    :param tail: bound on the failure probability with a filter: as printed, ``"sharper"``, or for a ``"fixed pair"``.
     :param output_measure: ``approximate(zero_concentrated_divergence())`` (default; the map returns (ρ, δ′)), or
         ``approximate(max_divergence())``: (ε, δ) by Corollary 2 or 3, infinite where they prove nothing.
     :param delta: δ, for ``approximate(max_divergence())`` only.
@@ -88,7 +88,7 @@ def make_koga2022(
             return bounds.without_filter(bounds.kept_steps(alpha, steps), steps, probability)
         return bounds.with_filter(alpha, steps, probability, constants, tail)
 
-    bound(1)  # or refuse what the paper does not cover
+    bound(1)  # refuses parameters that the paper does not cover
     signal = input_domain, input_metric
     noise = then_subsampled_gaussian(
         scale, sampling_probability=sampling_probability, output_measure=native.renyi_divergence()
@@ -112,7 +112,7 @@ then_koga2022 = then(make_koga2022)
 
 
 def _steps_and_factor(influence: Influence, size: int, *, joined: bool) -> tuple[int, int]:
-    """Steps in place of the paper's ``I``, and the size of the difference in each, for several individuals.
+    """Return steps in place of the paper's ``I``, and the difference in each, for several individuals.
 
     Theorem 2 counts the steps that *any* of them is in; Theorem 4 bounds the norm of a sum of vectors of ``I`` steps.
     """

@@ -1,10 +1,10 @@
-"""The bounds that Koga, Meehan & Chaudhuri (2022) state themselves, for comparison.
+"""The bounds that Koga, Meehan & Chaudhuri (2022) state, for comparison.
 
 The library accounts for its releases with the tighter maps of :mod:`~opendp_timeseries.accounting.subsampled`.
-Statements that do not hold as printed are here in the form that does. Every probability, distance and scale is rounded
-up. Proof: docs/proofs/koga2022.md.
+Statements that are false as printed are here in corrected form. Every probability, distance and scale is rounded up.
+Proof: docs/proofs/koga2022.md.
 
-One notation holds for all parameters: ``participation_cap`` is ``I``, ``sampling_probability`` ``p``, ``alpha`` ``α``,
+All functions share a notation: ``participation_cap`` is ``I``, ``sampling_probability`` ``p``, ``alpha`` ``α``,
 ``scale`` ``σ``, the standard deviation of the noise, ``epsilon`` ``ε``, positive, ``delta`` ``δ`` in (0, 1),
 ``failure_probability`` ``δ′`` in (0, 1), and ``share`` ``δ_g``, the share of ``δ`` that sets the noise.
 The step cap is one, and one individual is added or removed; for others see :meth:`SensitivityBound.times`.
@@ -38,41 +38,41 @@ __all__ += ["classical_scale", "corollary1", "filter_constants", "fixed_pair", "
 __all__ += ["least_scale_with_filter", "least_scale_without_filter", "proposition1", "theorem2", "theorem4"]
 __all__ += ["theorem4_sharper", "with_filter", "without_filter"]
 
-#: The matrix Chernoff bound of Theorem 4 as printed, in a sharper form, and Chernoff's for one fixed individual.
+#: The matrix Chernoff bound of Theorem 4 as printed, in a sharper form, and Chernoff's bound for a fixed individual.
 Tail = Literal["theorem 4", "sharper", "fixed pair"]
 
 _EPS: Final = 2.0**-52
 
 
-def theorem2(kept: int, participation_cap: int, sampling_probability: float) -> float:
-    """Theorem 2: ``δ′ = P(Bin(I, p) > I′)``, zero only where it is exactly zero.
+def theorem2(sampled_cap: int, participation_cap: int, sampling_probability: float) -> float:
+    """Return ``δ′ = P(Bin(I, p) > I′)`` of Theorem 2, zero only where it is exactly zero.
 
-    Otherwise at most ``kept`` steps, ``I′``, of an individual are sampled: the ℓ2 sensitivity is at most ``√I′``.
+    Otherwise at most ``sampled_cap`` (``I′``) steps of an individual are sampled, and the ℓ2 sensitivity is ``√I′``.
     """
-    kept = check.integer("kept", kept, minimum=0)
+    sampled_cap = check.integer("sampled_cap", sampled_cap, minimum=0)
     cap = check.integer("participation_cap", participation_cap, minimum=0)
     p = check.probability("sampling_probability", sampling_probability)
-    return binomial_tail(kept, cap, p) if p > 0.0 else 0.0
+    return binomial_tail(sampled_cap, cap, p) if p > 0.0 else 0.0
 
 
 def corollary1(failure_probability: float, participation_cap: int, sampling_probability: float) -> float:
-    """Corollary 1 (Hoeffding): the squared sensitivity ``I′ = min(I, Ip + √(I/2 · ln(1/δ′)))``."""
+    """Return the squared sensitivity ``I′ = min(I, Ip + √(I/2 · ln(1/δ′)))`` of Corollary 1 (Hoeffding)."""
     tail = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
     cap = check.integer("participation_cap", participation_cap, minimum=0)
     p = check.probability("sampling_probability", sampling_probability)
-    # Ten roundings at most, all of non-negative terms, each of one unit in the last place.
+    # At most ten roundings, all of non-negative terms, of one unit in the last place each.
     return min(up_fraction(cap), up((cap * p + math.sqrt(cap / 2.0 * -math.log(tail))) * (1.0 + 10 * _EPS)))
 
 
 def kept_steps(alpha: float, participation_cap: int) -> int:
-    """Corollary 3's ``I′ = ⌈α²I⌉``, exactly."""
+    """Return ``I′ = ⌈α²I⌉`` of Corollary 3, exactly."""
     alpha = check.real("alpha", alpha, above=0.0, maximum=1.0)
     return math.ceil(Fraction(alpha) ** 2 * check.integer("participation_cap", participation_cap, minimum=0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class FilterConstants:
-    """What the paper's theorems need to know of a filter matrix ``A``; each number rounded up."""
+    """The constants of a filter matrix ``A`` in the paper's theorems, each rounded up."""
 
     row_energy: float  #: ``L``, the largest squared ℓ2 norm of a row
     stable_rank: float  #: ``‖A‖_F²/‖A‖²``
@@ -92,30 +92,30 @@ class FilterConstants:
 
 
 def filter_constants(kernel: Kernel) -> FilterConstants:
-    """Return what the paper's theorems need to know of a kernel."""
-    energy, (least, most) = filtering.energy(kernel), filtering.norm_bounds(kernel)
+    """Return the constants of a kernel in the paper's theorems."""
+    energy, (least, largest) = filtering.energy(kernel), filtering.norm_bounds(kernel)
     return FilterConstants(
         row_energy=up_fraction(energy),
         # ‖A‖_F² = T·L, and ‖A‖² is at least L, the mean of all |ĥ|².
         stable_rank=up_fraction(kernel.size * energy / max(least**2, energy)),
-        norm=up_fraction(most),
+        norm=up_fraction(largest),
         l1_norm=up_fraction(filtering.gain(kernel)),
     )
 
 
 def theorem4(alpha: float, sampling_probability: float, filter: FilterConstants) -> float:
-    """Theorem 4 (matrix Chernoff): an upper bound on ``P(σ_max²(B) ≥ α²)`` for the sampled filter ``B``.
+    """Return the upper bound of Theorem 4 (matrix Chernoff) on ``P(σ_max²(B) ≥ α²)`` for the sampled filter ``B``.
 
     ``δ′ = 2·srank·(e^{x−1}/x^x)^{p‖A‖²/L}`` with ``x = α²/(p‖A‖²)``, at most 1, for ``x ≥ 1`` (Tropp 2015, Theorem
-    7.2.1, asks for more, but :func:`theorem4_sharper` does not, and is never above this). It holds for all individuals
-    at once: the sensitivity is then ``α√T``, and with a participation cap ``α√I``.
+    7.2.1, requires more, but :func:`theorem4_sharper` does not, and is never above this). It holds for all individuals
+    simultaneously: the sensitivity is then ``α√T``, and with a participation cap ``α√I``.
     """
     _, log_tail = _chernoff(alpha, sampling_probability, filter, filter.norm**2 / filter.row_energy)
     return _probability(2.0 * filter.stable_rank, log_tail)
 
 
 def theorem4_sharper(alpha: float, sampling_probability: float, filter: FilterConstants) -> float:
-    """Theorem 4 without its loose last step: ``srank·(e^{(x−1)c} − 1)/(e^{c·x·ln x} − 1)``, ``c = p‖A‖²/L``."""
+    """Return Theorem 4 without its loose last step: ``srank·(e^{(x−1)c} − 1)/(e^{c·x·ln x} − 1)``, ``c = p‖A‖²/L``."""
     ratio = filter.norm**2 / filter.row_energy
     x, log_tail = _chernoff(alpha, sampling_probability, filter, ratio)
     if x <= 1.0 or sampling_probability == 0.0:
@@ -128,9 +128,9 @@ def theorem4_sharper(alpha: float, sampling_probability: float, filter: FilterCo
 
 
 def fixed_pair(alpha: float, participation_cap: int, sampling_probability: float, filter: FilterConstants) -> float:
-    """Chernoff's bound for one fixed individual: ``δ′ = (e^{x−1}/x^x)^{p·max(‖A‖²I/‖h‖₁², ‖A‖²/L)}``.
+    """Return Chernoff's bound for a fixed individual: ``δ′ = (e^{x−1}/x^x)^{p·max(‖A‖²I/‖h‖₁², ‖A‖²/L)}``.
 
-    Privacy compares one pair of data sets at a time, so no maximum over individuals is needed: never above Theorem 4.
+    Privacy compares a single pair of data sets, so no maximum over individuals is needed. It never exceeds Theorem 4.
     """
     cap = check.integer("participation_cap", participation_cap, minimum=1)
     ratio = max(filter.norm**2 * cap / filter.l1_norm**2, filter.norm**2 / filter.row_energy)
@@ -139,14 +139,14 @@ def fixed_pair(alpha: float, participation_cap: int, sampling_probability: float
 
 
 def _chernoff(alpha: float, p: float, filter: FilterConstants, ratio: float) -> tuple[float, float]:
-    """Return ``x`` and an upper bound on ``p·ratio·(x − 1 − x·ln x)``; (0, 0) claims nothing."""
+    """Return ``x`` and an upper bound on ``p·ratio·(x − 1 − x·ln x)``; (0, 0) is the trivial bound."""
     alpha = check.real("alpha", alpha, above=0.0)
     p = check.probability("sampling_probability", p)
     if p == 0.0:
         return math.inf, -math.inf
     mean = p * filter.norm**2
     x = alpha * alpha / mean if mean > 0.0 else math.inf
-    if not 1.0 <= x < math.inf:  # nor is anything claimed where x is too large for a float
+    if not 1.0 <= x < math.inf:  # also the trivial bound where x overflows
         return 0.0, 0.0
     # Near x = 1 the terms cancel: their own rounding, not that of the small difference, must be added. The
     # slope of the exponent in x is −ln x, so that the rounding of x is covered by the same allowance.
@@ -168,9 +168,9 @@ def least_alpha(
     filter: FilterConstants,
     tail: Tail = "theorem 4",
 ) -> float:
-    """Return the least ``α ≤ 1``, to float precision, whose failure probability is at most the one wanted.
+    """Return the least ``α ≤ 1``, to float precision, whose failure probability is at most the given one.
 
-    At 1 nothing can fail. The filter must have ℓ1 norm 1.
+    At 1 the failure probability is 0. The filter must have ℓ1 norm 1.
     """
     wanted = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
     setting = participation_cap, sampling_probability, filter, tail
@@ -186,9 +186,9 @@ def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
 
 @dataclass(frozen=True)
 class SensitivityBound:
-    """Off an event of small probability, which depends on the sampled steps alone, the sensitivity is small."""
+    """A bound on the sensitivity that is small except on an event of small probability, which depends on the sample."""
 
-    usual: float  #: squared ℓ2 sensitivity off the event: ``I′``, or ``α²I``
+    usual: float  #: squared ℓ2 sensitivity except on the event: ``I′``, or ``α²I``
     worst: float  #: squared ℓ2 sensitivity in any case: ``I``
     failure: float  #: ``δ′``, probability of the event
 
@@ -214,19 +214,19 @@ class SensitivityBound:
     def zero_concentrated(self, scale: float) -> tuple[float, float]:
         """Return ``(ρ, δ′)``: the release is ``δ′``-approximately ``ρ``-zero-concentrated private.
 
-        Off the event it is a Gaussian mechanism with ``ρ = usual/(2σ²)`` (Bun & Steinke 2016, Def. 8.1).
+        Except on the event, it is a Gaussian mechanism with ``ρ = usual/(2σ²)`` (Bun & Steinke 2016, Def. 8.1).
         """
         (ratio,) = over_variance(np.array([self.usual]), check.real("scale", scale, minimum=0.0)).tolist()
         return up(ratio / 2.0), self.failure
 
     def delta(self, epsilon: float, share: float) -> float:
-        """Corollaries 2 and 3: the ``δ`` claimed at ``ε`` with the noise ``√usual · √(2ln(1.25/δ_g))/ε``.
+        """Return the ``δ`` of Corollaries 2 and 3 at ``ε``, with the noise ``√usual · √(2ln(1.25/δ_g))/ε``.
 
         ``δ = δ_g + δ′·(e^{ε/α} − e^ε)``, where ``α = √(usual/worst)``. Corollary 3 is this with ``usual = I′``; as
         printed, with the noise of ``α√I``, it is false.
 
-        :raises ValueError: where the classical Gaussian theorem does not hold at ``ε`` or ``ε/α`` by the exact profile,
-            so that nothing is proved.
+        :raises ValueError: where the classical Gaussian theorem fails at ``ε`` or ``ε/α`` by the exact profile, so that
+            nothing is proved.
         """
         epsilon = check.real("epsilon", epsilon, above=0.0)
         share = check.real("share", share, above=0.0, below=1.0)
@@ -238,7 +238,7 @@ class SensitivityBound:
         return min(1.0, up(share + self._failure_cost(epsilon)))
 
     def least_scale(self, epsilon: float, delta: float) -> float:
-        """Return the noise ``σ`` that this bound needs for ``(ε, δ)``, or infinity where it proves nothing."""
+        """Return the noise ``σ`` that this bound needs for ``(ε, δ)``; infinity where it proves nothing."""
         epsilon = check.real("epsilon", epsilon, above=0.0)
         delta = check.real("delta", delta, above=0.0, below=1.0)
         share = (delta - self._failure_cost(epsilon)) * (1.0 - 4 * _EPS)
@@ -247,7 +247,7 @@ class SensitivityBound:
         return _classical(epsilon, share, self.usual)
 
     def least_epsilon(self, scale: float, delta: float) -> float:
-        """Return an ``ε`` at which the corollary claims (ε, δ) for the noise ``σ``, or infinity."""
+        """Return an ``ε`` at which the corollary gives (ε, δ) for the noise ``σ``; infinity if there is none."""
         least, grid = partial(self.least_scale, delta=delta), [0.0, *np.geomspace(1e-6, 16.0, 300).tolist()]
         cells = ((low, high) for low, high in pairwise(grid) if least(high) <= scale)
         return next((_least(lambda epsilon: least(epsilon) <= scale, *cell) for cell in cells), math.inf)
@@ -265,20 +265,22 @@ class SensitivityBound:
         return up(self.failure * up(factor * (1.0 + 16 * _EPS * (1.0 + epsilon * (1.0 + excess)))))
 
     def _proved(self, epsilon: float, share: float) -> bool:
-        """Whether the classical theorem holds where the corollaries' proof uses it: if nothing fails, not at ε/α."""
+        """Return whether the classical theorem holds where the corollaries need it: at ε, and at ε/α unless δ′ is 0."""
         return classical_holds(epsilon, share) and (
             self.failure == 0.0 or classical_holds(up(epsilon * math.sqrt(self.worst / self.usual), 3), share)
         )
 
 
-def without_filter(kept: int, participation_cap: int, sampling_probability: float) -> SensitivityBound:
-    """Theorem 2 as a bound on the sensitivity: ``√I′`` except with probability ``P(Bin(I, p) > I′)``.
+def without_filter(sampled_cap: int, participation_cap: int, sampling_probability: float) -> SensitivityBound:
+    """Return Theorem 2 as a bound on the sensitivity: ``√I′`` except with probability ``P(Bin(I, p) > I′)``.
 
-    :param kept: ``I′``, from 1 to ``I``; for an ``α`` of Algorithm 1, :func:`kept_steps`.
+    :param sampled_cap: ``I′``, from 1 to ``I``; for an ``α`` of Algorithm 1, :func:`kept_steps`.
     """
     cap = check.integer("participation_cap", participation_cap, minimum=1)
-    kept = check.integer("kept", kept, minimum=1, maximum=cap)
-    return SensitivityBound(up_fraction(kept), up_fraction(cap), theorem2(kept, cap, sampling_probability))
+    sampled_cap = check.integer("sampled_cap", sampled_cap, minimum=1, maximum=cap)
+    return SensitivityBound(
+        up_fraction(sampled_cap), up_fraction(cap), theorem2(sampled_cap, cap, sampling_probability)
+    )
 
 
 def with_filter(
@@ -288,9 +290,9 @@ def with_filter(
     filter: FilterConstants,
     tail: Tail = "theorem 4",
 ) -> SensitivityBound:
-    """Theorem 4 as a bound on the sensitivity: ``α√I`` except with probability ``δ′``; at ``α = 1`` nothing can fail.
+    """Return Theorem 4 as a bound on the sensitivity: ``α√I`` except with probability ``δ′``, which is 0 at ``α = 1``.
 
-    :param participation_cap: ``I``; ``T`` where nothing is assumed.
+    :param participation_cap: ``I``; ``T`` without an assumption.
     :param tail: ``"theorem 4"``, ``"sharper"`` (:func:`theorem4_sharper`) or ``"fixed pair"`` (:func:`fixed_pair`).
     :raises ValueError: if the rows' ℓ1 norm is not 1, which makes ``√I`` the sensitivity in the worst case.
     """
@@ -317,14 +319,14 @@ def proposition1(
     true_cap: int,
     sampling_probability: float | None = None,
 ) -> tuple[float, float]:
-    """Proposition 1: what remains of the guarantee when individuals take part in more steps than was assumed.
+    """Return the guarantee of Proposition 1, for individuals in more steps than the assumed cap.
 
     With the noise of :meth:`SensitivityBound.delta` for the claimed bound, and a true cap of ``cI``, the release is
     private at ``√c·ε`` with the corollary's ``δ`` there. Without a filter ``δ′ = P(Bin(⌊cI⌋, p) > cI′)`` is recomputed,
-    which the printed proof leaves out.
+    which the printed proof omits.
 
-    :param claimed: :func:`with_filter` or :func:`without_filter` at the cap that was assumed.
-    :param true_cap: ``cI``, at least the cap that was assumed.
+    :param claimed: :func:`with_filter` or :func:`without_filter` at the assumed cap.
+    :param true_cap: ``cI``, at least the assumed cap.
     :param sampling_probability: ``p``, for a bound without a filter; None for one with a filter.
     :return: ``ε`` and ``δ``, rounded up.
     :raises ValueError: where the classical Gaussian theorem does not hold at the larger ``ε``.
@@ -340,7 +342,7 @@ def proposition1(
 
 
 def classical_holds(epsilon: float, delta: float) -> bool:
-    """Whether the classical theorem's noise ``Δ·√(2ln(1.25/δ))/ε`` is (ε, δ)-private by the exact profile.
+    """Return whether the classical theorem's noise ``Δ·√(2ln(1.25/δ))/ε`` is (ε, δ)-private by the exact profile.
 
     The theorem (Dwork & Roth 2014, Theorem A.1) is proved for ``ε < 1`` only; at ``ε = 8, δ = 1e-4`` it is false.
     """
@@ -354,7 +356,7 @@ def classical_scale(epsilon: float, delta: float, squared_sensitivity: float) ->
     """Return the noise of the classical Gaussian theorem, ``Δ·√(2ln(1.25/δ))/ε``: the paper's baseline.
 
     :param squared_sensitivity: ``Δ²``, which is ``I`` for counts of one individual.
-    :raises ValueError: where the theorem does not hold.
+    :raises ValueError: where the theorem fails.
     """
     if not classical_holds(epsilon, delta):
         raise ValueError(f"the classical theorem fails at epsilon ({epsilon:g}), delta ({delta:g}); use analytic_scale")
@@ -386,7 +388,7 @@ def analytic_scale(epsilon: float, delta: float, squared_sensitivity: float) -> 
 
 
 class Choice(NamedTuple):
-    """The least noise that a family of bounds needs, and the member that needs it."""
+    """The least noise over a family of bounds, and the bound that gives it."""
 
     scale: float
     bound: SensitivityBound
@@ -395,7 +397,7 @@ class Choice(NamedTuple):
 def least_scale_without_filter(
     epsilon: float, delta: float, participation_cap: int, sampling_probability: float
 ) -> Choice:
-    """Return the least noise for (ε, δ) over all ``I′``, each with its own split of ``δ``.
+    """Return the least noise for (ε, δ) over all ``I′``, each with the best split of ``δ``.
 
     >>> choice = least_scale_without_filter(0.5, 1e-4, 180, 0.1)
     >>> round(choice.scale, 3), choice.bound.usual
@@ -403,9 +405,9 @@ def least_scale_without_filter(
     """
     setting = participation_cap, sampling_probability
     best = Choice(math.inf, without_filter(participation_cap, *setting))
-    for kept in range(max(1, math.floor(participation_cap * sampling_probability)), participation_cap + 1):
-        bound = without_filter(kept, *setting)
-        # The noise grows with δ′ and with I′, so that no later I′ can need less than this one without δ′.
+    for steps in range(max(1, math.floor(participation_cap * sampling_probability)), participation_cap + 1):
+        bound = without_filter(steps, *setting)
+        # The noise grows with δ′ and with I′, so that no larger I′ needs less than this one would with δ′ = 0.
         if replace(bound, failure=0.0).least_scale(epsilon, delta) >= best.scale:
             break
         best = min(best, Choice(bound.least_scale(epsilon, delta), bound), key=attrgetter("scale"))
@@ -420,7 +422,7 @@ def least_scale_with_filter(
     filter: FilterConstants,
     tail: Tail = "theorem 4",
 ) -> Choice:
-    """Return the least noise for (ε, δ) over ``α``, on a refined grid, each with its own split of ``δ``.
+    """Return the least noise for (ε, δ) over ``α``, on a refined grid, each with the best split of ``δ``.
 
     >>> smooth = FilterConstants(row_energy=0.028209479177387822, stable_rank=50.77706251929808)
     >>> choice = least_scale_with_filter(0.5, 1e-4, 180, 0.1, smooth)

@@ -190,14 +190,14 @@ def load_foursquare(path: Name) -> CheckIns:
 
 
 def largest_participation(checkins: CheckIns, grid: TimeGrid, *, places: int = 15) -> NDArray[np.int64]:
-    """Return, for each of the most visited places, in how many steps its most frequent visitor is.
+    """Return, for each of the most visited places, the number of steps of its most frequent visitor.
 
     **This reads the rows and is not private.** It computes the paper's Table 1, for public benchmark data alone: never
-    choose the cap of a private release by it. The paper counts check-ins, of which it assumes at most one a step.
+    choose the cap of a private release by it. The paper counts check-ins, and assumes at most one per step.
 
     :param checkins: as read by :func:`load_gowalla` or :func:`load_foursquare`.
     :param grid: the steps; check-ins off the grid do not count.
-    :param places: how many places, from the most visited on.
+    :param places: number of places, from the most visited on.
     :return: int64 array of length ``places``.
     """
     places = integer("places", places, minimum=1, maximum=len(checkins.places))
@@ -211,7 +211,7 @@ def largest_participation(checkins: CheckIns, grid: TimeGrid, *, places: int = 1
 
 
 def _check_ins(path: Name, pattern: re.Pattern[str], instant_and_place: Callable[..., tuple[str, str]]) -> CheckIns:
-    """Read and rank a file of which lines have a pattern, the user first. Of a row it keeps 20 bytes."""
+    """Read and rank a file whose lines match a pattern, the user first. It keeps 20 bytes per row."""
     code: dict[str, int] = {}
 
     def parse(line: str) -> tuple[int, int, int]:
@@ -305,7 +305,7 @@ def _vehicles(text: str) -> int:
 
 
 def _on_grid(readings: list[_Reading], grid: TimeGrid, fill: int | None) -> NDArray[np.int64]:
-    """Lay readings on the grid, each step from one row."""
+    """Assign readings to the steps of a grid, at most one row per step."""
     steps = grid.steps(np.array([instant for instant, _ in readings], dtype="datetime64[s]"))
     flow = np.array([vehicles for _, vehicles in readings], dtype=np.int64)
     flow, steps = flow[steps >= 0], steps[steps >= 0]

@@ -1,8 +1,8 @@
 """The experiments of Koga, Meehan & Chaudhuri (2022), for the notebooks: comparison, not part of the pipeline.
 
-A :class:`Method` releases the series of a :class:`Problem`: a real OpenDP measurement, with the noise that its
-accounting asks for. All make the same promise, (ε, δ) for one individual added or removed. The series are public or
-generated: nothing here protects anybody. The results are in ``docs/reproduction.md``.
+A :class:`Method` releases the series of a :class:`Problem` by an OpenDP measurement, with the noise that its accounting
+requires. All have the same guarantee, (ε, δ) for one individual added or removed. The series are public or generated:
+no person is protected here. The results are in ``docs/reproduction.md``.
 """
 
 import math
@@ -55,7 +55,7 @@ def _tenth(name: str, signal: NDArray[np.int64]) -> Problem:
 
 
 def _generated(name: str, *, size: int, individuals: int, period: int, depth: float) -> Problem:
-    """Draw a public log in which nobody exceeds ``I = ⌈T/10⌉``, the same at every call, and count it."""
+    """Generate a public log in which nobody exceeds ``I = ⌈T/10⌉``, the same at every call, and count it."""
     law = power_law(participation_cap=math.ceil(size / 10), exponent=1.5)
     profile = daily_profile(size, period, depth=depth)
     log = simulate_event_log(ts.TimeGrid(size=size), individuals, law, rng=np.random.default_rng(2022), profile=profile)
@@ -64,11 +64,11 @@ def _generated(name: str, *, size: int, individuals: int, period: int, depth: fl
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Method:
-    """One way to release a problem's series at its (ε, δ)."""
+    """A method of releasing a problem's series at its (ε, δ)."""
 
     name: str  #: for tables and figures
     scale: float  #: standard deviation of the noise on each released number: a count, or a coefficient
-    numbers: float  #: how many noisy numbers a release holds, on average
+    numbers: float  #: average number of noisy numbers in a release
     measurement: native.Measurement  #: from the count signal to the whole series
 
 
@@ -93,18 +93,18 @@ def gaussian(problem: Problem, *, exact: bool = False) -> Method:
 
 
 def fourier(problem: Problem, frequencies: int | None = None, *, exact: bool = False) -> Method:
-    """Return DFT with Gaussian noise on the first coefficients: as in the paper, or with what is known today.
+    """Return DFT with Gaussian noise on the first coefficients: as in the paper, or with tighter accounting.
 
-    :param frequencies: ``k``; by default the best for the very series that is released, which favours this baseline.
-    :param exact: take the exact privacy profile, and count only what one individual's few steps can move in low
-        frequencies; else the classical theorem and the norm of the whole change, as in the paper.
+    :param frequencies: ``k``; by default the best for the released series itself, which favours this baseline.
+    :param exact: True for the exact privacy profile, and the bound on how far an individual's few steps move low
+        frequencies; False for the classical theorem and the norm of the full change, as in the paper.
     """
     per_unit = _gaussian_scale(problem, 1.0, exact)
     count = problem.count() if exact else _l2_count(problem)
-    moved = count.map(1)
+    sensitivity = count.map(1)
 
     def noise(k: int) -> float:
-        return per_unit * (dft.influence_l2(moved, problem.size, k) if exact else moved)
+        return per_unit * (dft.influence_l2(sensitivity, problem.size, k) if exact else sensitivity)
 
     k, name = _frequencies(problem, frequencies, noise)
     coefficients = count >> dft.then_fourier_coefficients(k)
@@ -129,7 +129,8 @@ def fourier_laplace(problem: Problem, frequencies: int | None = None) -> Method:
 def algorithm1(problem: Problem, *, filtered: bool) -> Method:
     """Return Algorithm 1 with the noise of the paper's own bounds, at the best α and split of δ.
 
-    :param filtered: with the paper's Gaussian filter (Theorem 4, Corollary 2), or without (Theorem 2, Corollary 3).
+    :param filtered: True for the paper's Gaussian filter (Theorem 4, Corollary 2), False for none (Theorem 2,
+        Corollary 3).
     """
     target = (problem.epsilon, problem.delta, problem.participation_cap, problem.sampling_probability)
     if filtered:
@@ -159,15 +160,15 @@ def subsampled(
 ) -> Method:
     """Return the same algorithm as stages of this library, with the noise of the exact profile.
 
-    :param filtered: with the paper's Gaussian filter, or without.
-    :param smoothed: reconstruct by :func:`~opendp_timeseries.smooth` instead of linear interpolation.
-    :param reconstruct: a reconstruction of your own, of a release, instead of both: a function, by whose name it is
-        called, that returns a value for each step.
+    :param filtered: True for the paper's Gaussian filter, False for none.
+    :param smoothed: True to reconstruct by :func:`~opendp_timeseries.smooth` instead of linear interpolation.
+    :param reconstruct: your own reconstruction instead of both: a function of a release that returns a value for each
+        step; its name is used for the method.
     """
     how = f", {_name_of(reconstruct)}" if reconstruct else ", smoothed" if smoothed else ""
-    made = reconstruct or (ts.smooth if smoothed else ts.interpolate)
+    reconstruction = reconstruct or (ts.smooth if smoothed else ts.interpolate)
     name = f"ours, {'with' if filtered else 'without'} filter{how}"
-    return _chained(name, problem, problem.sampling_probability, made, filtered=filtered)
+    return _chained(name, problem, problem.sampling_probability, reconstruction, filtered=filtered)
 
 
 def every_step(
@@ -179,14 +180,14 @@ def every_step(
 ) -> Method:
     """Return the Gaussian mechanism at every step with exact noise, and the paper's filter as post-processing.
 
-    :param smoothed: put :func:`~opendp_timeseries.smooth` behind it, instead of the filter.
-    :param seasons: a pattern in steps that repeats, known in public, for the smoother.
+    :param smoothed: True to reconstruct by :func:`~opendp_timeseries.smooth` instead of the filter.
+    :param seasons: publicly known period of a pattern in steps, for the smoother.
     :param reconstruct: see :func:`subsampled`.
     """
     how = ("smoother" if smoothed else "filter") + (f" with season {seasons:g}" if seasons else "")
     how = _name_of(reconstruct) if reconstruct else how
-    made = reconstruct or (partial(ts.smooth, seasons=seasons) if smoothed else _filtered(problem.kernel))
-    return _chained(f"every step, then {how}", problem, 1.0, made, filtered=False)
+    reconstruction = reconstruct or (partial(ts.smooth, seasons=seasons) if smoothed else _filtered(problem.kernel))
+    return _chained(f"every step, then {how}", problem, 1.0, reconstruction, filtered=False)
 
 
 def _name_of(reconstruct: Callable[[ts.Release], Any]) -> str:
@@ -218,10 +219,10 @@ def _gaussian_scale(problem: Problem, squared_sensitivity: float, exact: bool) -
     return scale(problem.epsilon, problem.delta, squared_sensitivity)
 
 
-def _frequencies(problem: Problem, asked: int | None, noise: Callable[[int], float]) -> tuple[int, str]:
-    """Return ``k`` and a name: by default the best for the truth, which the signal observes with its own noise."""
-    if asked:
-        return asked, f"DFT, k = {asked}"
+def _frequencies(problem: Problem, frequencies: int | None, noise: Callable[[int], float]) -> tuple[int, str]:
+    """Return ``k`` and a name; ``k`` is the best for the truth by default, given the signal's observation noise."""
+    if frequencies:
+        return frequencies, f"DFT, k = {frequencies}"
     observation = math.sqrt(np.mean((problem.signal - problem.truth) ** 2))
     best = dft.best_frequencies(problem.truth, lambda k: math.hypot(noise(k), observation))
     return best, f"DFT, k = {best} (best)"
@@ -232,7 +233,7 @@ def alpha_of_chain(
 ) -> NDArray[np.float64]:
     """Return, for each δ′ in (0, 1), the ``α`` with which this library's chain bounds the sensitivity by ``α√I``.
 
-    It is read from ``ρ = α²I/(2σ²)``: the statement of the paper's Theorem 4, for one pair of adjacent logs.
+    It follows from ``ρ = α²I/(2σ²)``: the statement of the paper's Theorem 4, for a single pair of adjacent logs.
     """
     count = assumed_count(kernel.size, participation_cap) >> ts.then_circulant_filter(kernel)
     loss = extremal_law(count.map(1), sampling_probability, kernel.size).at(1.0)
@@ -249,10 +250,10 @@ def block_scale_lower(
     *,
     cells: int = 200_000,
 ) -> float:
-    """Return noise below which (ε, δ) **fails**, whatever the proof: for somebody in ``I`` adjacent steps.
+    """Return a noise scale below which (ε, δ) **fails**, whatever the proof: for an individual in ``I`` adjacent steps.
 
-    That individual's own privacy profile is worked out with squares rounded down to a lattice: a lower bound, by at
-    most 0.3% in the settings of the notebooks.
+    The privacy profile for that individual is computed with squares rounded down to a lattice: a lower bound, too low
+    by at most 0.3% in the settings of the notebooks.
 
     :param participation_cap: ``I``, at most the kernel's size.
     :param sampling_probability: ``p``, above 0.
@@ -264,10 +265,10 @@ def block_scale_lower(
     width = float(squares.sum()) / cells
     law = np.ones(1)
     for shift in sorted(int(square // width) for square in squares if square >= width):
-        dropped, kept = (1.0 - sampling_probability) * law, sampling_probability * law
+        dropped, remaining = (1.0 - sampling_probability) * law, sampling_probability * law
         law = np.pad(dropped, (0, shift))
-        law[shift:] += kept
+        law[shift:] += remaining
     sums = width * np.arange(len(law), dtype=np.float64)
 
-    start = bounds.analytic_scale(epsilon, delta, float(squares.sum()))  # as if every step were kept
+    start = bounds.analytic_scale(epsilon, delta, float(squares.sum()))  # the scale if every step is kept
     return calibrate(lambda scale: float(law @ gaussian_delta(epsilon, sums / scale**2)), delta, start=start)

@@ -8,9 +8,9 @@ stable transformation, the noise is OpenDP's own, and the inverse is post-proces
 
 That is as in Koga et al. (2022); the original form has Laplace noise.
 
-Someone in few steps moves the low frequencies little, where both papers charge the whole norm of the change: with ``P``
+Someone in few steps moves the low frequencies little, while both papers charge the full norm of the change: with ``P``
 the circulant projection on ``n = 2k − 1`` coefficients, a change ``v`` of ``s`` steps moves them by at most
-``‖v‖₂·√top_s(|P|)``, the root of the sum of the ``s`` largest, and ``‖v‖₁·√(n/T)``. Proof: docs/proofs/koga2022.md.
+``‖v‖₂·√top_s(|P|)``, with the sum of the ``s`` largest, and ``‖v‖₁·√(n/T)``. Proof: docs/proofs/koga2022.md.
 """
 
 import math
@@ -56,14 +56,14 @@ def make_fourier_coefficients(
     In the order: mean (the sum divided by ``√T``), then cosine and sine of ``1 … k−1`` cycles per signal.
     The output domain is ``vector_domain(atom_domain(T="f64", nan=False), size=2k−1)``. Inputs are clamped to ±2^20.
 
-    The map holds for the numbers that are computed, the rounding of the basis and of the result included. Behind
-    the influence metric it uses that one step in ``T`` moves the coefficients by ``√((2k−1)/T)`` in ℓ2, not by 1.
+    The map holds for the computed numbers, including the rounding of the basis and of the result. Behind the influence
+    metric it uses that a step in ``T`` moves the coefficients by ``√((2k−1)/T)`` in ℓ2, not by 1.
 
     :param input_domain: counts or a filtered signal, ``T`` steps.
     :param input_metric: ``influence_distance()``, ``dp.l1_distance(T=…)`` or ``dp.l2_distance(T=…)``;
         a filtered signal needs the influence metric, which knows its grid.
     :param frequencies: ``k``, public, with ``2k − 1 ≤ T``: 20 is usual in comparisons; or the best for a public series
-        that resembles the private one, :func:`best_frequencies`.
+        that resembles the private series, by :func:`best_frequencies`.
     :param output_metric: ``dp.l2_distance(T=float)`` (default) for ``dp.m.then_gaussian``, or
         ``dp.l1_distance(T=float)`` for ``dp.m.then_laplace``.
     :raises TypeError: for a wrong domain, metric or type of number.
@@ -78,13 +78,13 @@ def make_fourier_coefficients(
     0.7354
     """
     space = vector_space(input_domain)
-    size, most = space.size, (space.size + 1) // 2
-    k = check.integer("frequencies", frequencies, minimum=1, maximum=most, remedy="public; see best_frequencies")
+    size, largest = space.size, (space.size + 1) // 2
+    k = check.integer("frequencies", frequencies, minimum=1, maximum=largest, remedy="public; see best_frequencies")
     bits = _resolution_bits(input_domain, input_metric, space.atom)
     output = native.l2_distance(T="f64") if output_metric is None else output_metric
     if lp_kind(output) not in (("l1", "f64"), ("l2", "f64")):
         raise TypeError(f"output_metric ({output}) must be dp.l2_distance(T=float) or dp.l1_distance(T=float)")
-    to_l1, given = lp_kind(output) == ("l1", "f64"), lp_kind(input_metric)
+    to_l1, norm = lp_kind(output) == ("l1", "f64"), lp_kind(input_metric)
     basis = _DyadicBasis(size, k)
     rounding = basis.rounding(bits) * (2 * k - 1 if to_l1 else math.sqrt(2 * k - 1))
 
@@ -93,12 +93,12 @@ def make_fourier_coefficients(
         return basis.coefficients(np.rint(signal * 2.0**bits).astype(np.int64), bits)
 
     def stability_map(d_in: Any) -> float:
-        # An ℓ1 distance moves a norm most where it is all in one step.
-        influence = as_influence(d_in) if given is None else norm_influence(d_in, size if given[0] == "l2" else 1)
-        moved = influence_l2(influence, size, k, entry_error=basis.entry_error)
-        moved = l1_from_l2(moved, k) if to_l1 else moved
-        # Equal signals have equal coefficients: rounding can part only signals that differ.
-        return up(moved + rounding) if moved and rounding else moved
+        # An ℓ1 distance leads to the largest ℓ2 norm if it is all in one step.
+        influence = as_influence(d_in) if norm is None else norm_influence(d_in, size if norm[0] == "l2" else 1)
+        distance = influence_l2(influence, size, k, entry_error=basis.entry_error)
+        distance = l1_from_l2(distance, k) if to_l1 else distance
+        # Equal signals have equal coefficients: rounding adds distance only to signals that differ.
+        return up(distance + rounding) if distance and rounding else distance
 
     domain = signal_domain("f64", 2 * k - 1)
     return native.make_user_transformation(input_domain, input_metric, domain, output, function, stability_map)
@@ -108,7 +108,7 @@ then_fourier_coefficients = then(make_fourier_coefficients)
 
 
 def _resolution_bits(domain: native.Domain, metric: native.Metric, atom: str) -> int:
-    """Binary digits behind the point in the entries of the signal."""
+    """Return the number of binary places in the entries of the signal."""
     space = influence_space(metric)
     if space is None:
         if lp_kind(metric) is None:
@@ -146,14 +146,14 @@ class _DyadicBasis:
 
     @property
     def entry_error(self) -> float:
-        """How far an entry is at most from the ideal basis."""
+        """Bound on the distance of an entry from the ideal basis."""
         # Half a unit by rounding; before it, sine and cosine are within 8 units in the last place of 1 and
         # the amplitude is at most 2^31: far below 2^-14 of a unit.
         return (0.5 + 2.0**-14) * 2.0**-self.basis_bits
 
     def coefficients(self, numerators: NDArray[np.int64], resolution_bits: int) -> NDArray[np.float64]:
-        """Apply the basis to the signal ``numerators·2**-resolution_bits``: exact but for one final rounding."""
-        # Of counts, every sum is of whole numbers within 2^53; of other signals, of Python's integers.
+        """Apply the basis to the signal ``numerators·2**-resolution_bits``: exact except for a final rounding."""
+        # For counts, all sums are of whole numbers within 2^53; for other signals, of Python's integers.
         exact = np.float64 if resolution_bits == 0 else object
         signal, cosine, sine = (row.astype(np.int64).astype(exact) for row in (numerators, self.cosine, self.sine))
         totals = [int(self.constant) * int(signal.sum())]
@@ -165,7 +165,7 @@ class _DyadicBasis:
         return np.array([total / unit for total in totals], dtype=np.float64)
 
     def rounding(self, resolution_bits: int) -> float:
-        """How far the final rounding moves the difference of two results, in each coefficient."""
+        """Return a bound on the effect of the final rounding on the difference of two results, in each coefficient."""
         if resolution_bits == 0:
             return 0.0
         largest = (math.sqrt(self.size) + self.size * self.entry_error) * _MAX_VALUE
@@ -173,9 +173,10 @@ class _DyadicBasis:
 
 
 def influence_l2(influence: Influence, size: int, frequencies: int, *, entry_error: float = 0.0) -> float:
-    """ℓ2 distance of the first ``k`` coefficients of two signals of ``T`` steps within ``influence``, rounded up.
+    """Return the ℓ2 distance of the first ``k`` coefficients of two signals within ``influence``, rounded up.
 
-    :param entry_error: how far any entry of the matrix that is applied may be from the ideal basis.
+    :param size: ``T``, steps of the signals.
+    :param entry_error: bound on the distance of an entry of the applied matrix from the ideal basis.
     """
     if 0 in (influence.individuals, influence.l0, influence.l2, influence.linf):
         return 0.0
@@ -183,19 +184,19 @@ def influence_l2(influence: Influence, size: int, frequencies: int, *, entry_err
     l1 = up(min(influence.l0 * influence.linf, math.sqrt(influence.l0) * influence.l2), 2)
     if math.isinf(l1):
         return math.inf
-    sums = min(_row_sums(size, n)[min(influence.l0, size) - 1], _row_sum_apart(influence, size, n))
+    sums = min(_row_sums(size, n)[min(influence.l0, size) - 1], _separated_row_sum(influence, size, n))
     ideal = min(math.sqrt(sums) * influence.l2, math.sqrt(n / size) * l1)
-    one = up((ideal + math.sqrt(n) * entry_error * l1) * (1.0 + 8 * _EPS))
-    return up_fraction(influence.individuals * Fraction(one))
+    single = up((ideal + math.sqrt(n) * entry_error * l1) * (1.0 + 8 * _EPS))
+    return up_fraction(influence.individuals * Fraction(single))
 
 
 def l1_from_l2(distance: float, frequencies: int) -> float:
-    """ℓ1 distance of the coefficients of ``k`` frequencies that are within an ℓ2 distance, rounded up."""
+    """Return a bound on the ℓ1 distance of the coefficients of ``k`` frequencies within an ℓ2 distance, rounded up."""
     return up(math.sqrt(2 * frequencies - 1) * distance, 2) if distance else 0.0
 
 
-def _row_sum_apart(influence: Influence, size: int, n: int) -> float:
-    """Upper bound on a row sum of ``|P|`` over steps that lie apart, twice for two halves; 1 without a gap."""
+def _separated_row_sum(influence: Influence, size: int, n: int) -> float:
+    """Return an upper bound on a row sum of ``|P|`` over separated steps, doubled for two halves; 1 without a gap."""
     if influence.gap == 1:
         return 1.0
     steps, halves = (
@@ -207,7 +208,7 @@ def _row_sum_apart(influence: Influence, size: int, n: int) -> float:
 
 @lru_cache(maxsize=8)
 def _row_sums(size: int, n: int) -> NDArray[np.float64]:
-    """Upper bounds on ``min(1, top_s(|P|))`` for ``s = 1 … size``."""
+    """Return upper bounds on ``min(1, top_s(|P|))`` for ``s = 1 … size``."""
     sums = np.cumsum(np.sort(_magnitudes(size, n))[::-1]) * (1.0 + (size + 32) * _EPS)
     sums = np.minimum(sums, 1.0)
     sums.flags.writeable = False
@@ -215,11 +216,11 @@ def _row_sums(size: int, n: int) -> NDArray[np.float64]:
 
 
 def _magnitudes(size: int, n: int) -> NDArray[np.float64]:
-    """``|P|`` by shift, within a few units in the last place."""
+    """Return ``|P|`` by shift, within a few units in the last place."""
     shift = np.arange(size)
     shift = np.minimum(shift, size - shift)
-    # The numerator's argument is reduced modulo π by exact integers, to at most π/2 in size: then sine and
-    # quotient have a relative error of a few units in the last place, and cumulative sums one a term.
+    # The numerator's argument is reduced modulo π by exact integers, to at most π/2 in magnitude: then sine and
+    # quotient have a relative error of a few units in the last place, and cumulative sums of one unit per term.
     numerator = (n * shift) % size
     numerator = np.minimum(numerator, size - numerator)
     entries = np.full(size, n / size)
@@ -228,7 +229,7 @@ def _magnitudes(size: int, n: int) -> NDArray[np.float64]:
 
 
 def fourier_series(coefficients: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Return the series of ``size`` steps whose first Fourier coefficients are given, the others being zero.
+    """Return the series of ``size`` steps with the given first Fourier coefficients; the further ones are zero.
 
     Post-processing: behind a measurement, ``>> functools.partial(fourier_series, size=T)``.
 
@@ -253,11 +254,12 @@ def fourier_series(coefficients: NDArray[np.float64], size: int) -> NDArray[np.f
 def best_frequencies(proxy: NDArray[np.float64], noise: Callable[[int], float]) -> int:
     """Return the number of frequencies with the least expected squared error for a **public** series.
 
-    The error of ``k`` frequencies is the energy of those left out, plus the variance of the noise on ``2k − 1``.
+    The error of ``k`` frequencies is the energy of the omitted ones, plus the variance of the noise on ``2k − 1``.
 
-    :param proxy: resembles the private series: an earlier year, a simulation. The private one itself would leak.
-    :param noise: from ``k`` to the standard deviation of the noise on each coefficient; of Laplace noise, ``√2`` times
-        its scale.
+    :param proxy: a public series that resembles the private one: an earlier year, a simulation. The private series
+        itself would leak.
+    :param noise: function from ``k`` to the standard deviation of the noise on each coefficient, which is ``√2`` times
+        the scale of Laplace noise.
     :return: ``k``; the smallest on a tie.
     :raises ValueError: if the series is not one row of finite numbers.
 
@@ -270,25 +272,25 @@ def best_frequencies(proxy: NDArray[np.float64], noise: Callable[[int], float]) 
         raise ValueError("proxy must be one row of finite numbers, a public series")
     energy = np.abs(np.fft.rfft(values)) ** 2 / len(values)
     energy[1:] *= 2.0
-    most = (len(values) + 1) // 2
-    left_out = float(np.sum(values**2)) - np.cumsum(energy[:most])
-    errors = [left_out[k - 1] + (2 * k - 1) * noise(k) ** 2 for k in range(1, most + 1)]
+    largest = (len(values) + 1) // 2
+    left_out = float(np.sum(values**2)) - np.cumsum(energy[:largest])
+    errors = [left_out[k - 1] + (2 * k - 1) * noise(k) ** 2 for k in range(1, largest + 1)]
     return int(np.argmin(errors)) + 1
 
 
 def fourier_design(plan: Plan) -> Candidate:
-    """Return the first ``k`` Fourier coefficients as a candidate for the setting of a plan, at the best ``k`` for it.
+    """Return the first ``k`` Fourier coefficients as a candidate for the setting of a plan, with the best ``k``.
 
-    Its noise is the least by the exact Gaussian profile, for what few steps can move in low frequencies. Both
+    Its noise is the least by the exact Gaussian profile, for the bound on how far few steps move low frequencies. Both
     favour this baseline.
 
-    :param plan: with a participation cap; what exceeds it is taken to be dropped, and that loss is not in the error.
+    :param plan: with a participation cap; steps beyond it are assumed to be dropped, and the error excludes that loss.
     :return: a candidate whose ``noise`` and ``bias`` are of the inverse transform; to print, ``plan.beside(...)``.
 
     >>> import opendp_timeseries as ts
-    >>> found = ts.plan(ts.TimeGrid(size=500), participation_cap=50, epsilon=1.0, delta=1e-6,
+    >>> plan = ts.plan(ts.TimeGrid(size=500), participation_cap=50, epsilon=1.0, delta=1e-6,
     ...     time_scale=40, deviation=30, sampling_probability=1.0, std=0.0)
-    >>> print(found.beside(fourier_design(found)))
+    >>> print(plan.beside(fourier_design(plan)))
     500 steps, cap 50, (ε = 1, δ = 1e-06), departures of 30 within 40 steps
     design           scale  noise  bias   interpolated  smoothed
     every step       29.87  29.87  0      29.87         9.949
@@ -298,7 +300,7 @@ def fourier_design(plan: Plan) -> Candidate:
     ...
     Fourier, k = 18: expected error 11.27.
     """
-    capped = [each for each in plan.candidates if each.participation_cap]
+    capped = [candidate for candidate in plan.candidates if candidate.participation_cap]
     if not capped:
         raise ValueError("plan must have a participation_cap: a few Fourier coefficients are of counts with one")
     best = min(capped, key=lambda candidate: candidate.smoothed)
