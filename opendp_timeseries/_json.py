@@ -25,7 +25,7 @@ def parse_json(text: str) -> Any:
     :raises ValueError: for anything else.
     """
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
         fields = dict(pairs)
         if len(fields) < len(pairs):
             raise ValueError(f"the document names a key twice, among {', '.join(sorted(fields))}")
@@ -46,7 +46,7 @@ def parse_json(text: str) -> Any:
         raise ValueError("the document is nested too deeply") from None
 
 
-def encode(value: Any) -> Any:
+def encode(value: object) -> Any:
     """Return plain Python objects for a document: for a dataclass, its fields, unless it has its own ``to_dict``.
 
     The fields of a class with a ``tag``, which identifies it within a union, are nested under the tag.
@@ -60,7 +60,7 @@ def encode(value: Any) -> Any:
     return [encode(part) for part in value] if isinstance(value, tuple) else value
 
 
-def decode(expected: Any, document: Any, name: str) -> Any:
+def decode(expected: object, document: Any, name: str) -> Any:
     """Return a value of the expected type from the output of :func:`encode`; refuse unknown and mistyped fields.
 
     :param expected: a dataclass, a class with ``from_dict``, a plain type (a bool is not a number, ``float`` takes
@@ -104,7 +104,7 @@ def decode(expected: Any, document: Any, name: str) -> Any:
 _types: Final = lru_cache(get_type_hints)
 
 
-def fields_of(document: object, name: str, types: Mapping[str, Any]) -> dict[str, Any]:
+def fields_of(document: object, name: str, types: Mapping[str, object]) -> dict[str, Any]:
     """Return the fields of a JSON object that must have exactly these, each of its type, as in :func:`decode`.
 
     :raises TypeError, ValueError: for anything else, naming the field.
@@ -117,20 +117,20 @@ def fields_of(document: object, name: str, types: Mapping[str, Any]) -> dict[str
     return {field: decode(expected, document[field], f"{field} of {name}") for field, expected in types.items()}
 
 
-def _form(expected: Any) -> type:
+def _form(expected: object) -> type:
     """Return the JSON type that represents a type."""
     if get_origin(expected) is tuple:
         return list
     if expected in (bool, int, float, str, list, dict, type(None)):
-        return expected  # type: ignore[no-any-return]
+        return expected
     return dict
 
 
-def _tagged(expected: Any) -> str:
+def _tagged(expected: object) -> str:
     return f"{{{expected.tag!r}: …}}" if hasattr(expected, "tag") else ""
 
 
-def _fits(expected: Any, document: Any) -> bool:
+def _fits(expected: object, document: object) -> bool:
     form = _form(expected)
     if hasattr(expected, "tag"):
         return type(document) is dict and list(document) == [expected.tag]

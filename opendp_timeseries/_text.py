@@ -4,7 +4,7 @@ import codecs
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import BinaryIO, Final
 
 #: Bytes that an encoding must decode as ASCII does, so that line breaks mean the same in it; with stateful escapes.
 _PLAIN: Final = bytes(range(128)) + rb"\n\u0041~{+AG- xn--a.b" + b"\x1b$B!!"
@@ -82,7 +82,7 @@ class Lines:
     Bytes outside of the encoding become lone surrogates, so that different bytes stay different texts.
     """
 
-    def __init__(self, file: Any, encoding: str) -> None:
+    def __init__(self, file: BinaryIO, encoding: str) -> None:
         self._file, self._encoding = file, encoding
         self._read = 0
         self.illegible = 0  #: number of lines with such bytes. Private

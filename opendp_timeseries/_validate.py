@@ -9,10 +9,12 @@ import math
 import numbers
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+T = TypeVar("T")
 
 #: A message shows texts up to this many characters, and lists up to this many entries.
 _LONG: Final = 120
@@ -29,7 +31,7 @@ class _Required:
 REQUIRED: Final[Any] = _Required()
 
 
-def required(name: str, value: Any, remedy: str) -> Any:
+def required(name: str, value: T, remedy: str) -> T:
     """Refuse a public parameter that was left out (it must never be read from the data)."""
     if value is REQUIRED:
         raise TypeError(f"{name} must be given: it is public and is never read from the data; {remedy}")

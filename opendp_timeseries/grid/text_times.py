@@ -3,7 +3,7 @@
 import datetime as dt
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +82,7 @@ def _read(texts: list[str], wanted: re.Pattern[bytes], times: Ints, aware: Mask)
     complete = np.count_nonzero(characters, axis=0) == lengths  # neither too long nor containing a NUL
     digits = characters - np.uint8(48)
     forms = np.where(digits < 10, np.uint8(48), characters)
-    rows_of: dict[bytes, Any] = {forms[:, 0].tobytes(): slice(None)}
+    rows_of: dict[bytes, slice | NDArray[np.int64]] = {forms[:, 0].tobytes(): slice(None)}
     if (forms != forms[:, :1]).any():
         form_by_text = np.ascontiguousarray(forms.T).view(f"S{width}").ravel().tolist()
         numbers = {form: number for number, form in enumerate(dict.fromkeys(form_by_text))}

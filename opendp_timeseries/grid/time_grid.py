@@ -270,7 +270,7 @@ class TimeGrid:
         unit, scale = next((unit, scale) for unit, scale in _SCALES.items() if not np.any(edges % scale))
         return (clock.local_times(edges) // scale).view(f"datetime64[{unit}]")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the fields as plain values for JSON; for a grid from edges, the edges and the zone."""
         if self._listed is not None:
             return {"edges": list(self._listed), "zone": self.zone}

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,7 +74,7 @@ class Method:
 def releases(method: Method, problem: Problem, runs: int) -> NDArray[np.float64]:
     """Release the series ``runs`` times, with fresh noise and fresh samples: an array of shape ``(runs, T)``."""
     runs = check.integer("runs", runs, minimum=1)
-    released: list[Any] = [method.measurement(problem.signal) for _ in range(runs)]
+    released = [method.measurement(problem.signal) for _ in range(runs)]
     return np.array(released, dtype=np.float64)
 
 
@@ -156,7 +155,7 @@ def subsampled(
     *,
     filtered: bool,
     smoothed: bool = False,
-    reconstruct: Callable[[ts.Release], Any] | None = None,
+    reconstruct: Callable[[ts.Release], object] | None = None,
 ) -> Method:
     """Return the same algorithm as stages of this library, with the noise of the exact profile.
 
@@ -176,7 +175,7 @@ def every_step(
     *,
     smoothed: bool = False,
     seasons: float | None = None,
-    reconstruct: Callable[[ts.Release], Any] | None = None,
+    reconstruct: Callable[[ts.Release], object] | None = None,
 ) -> Method:
     """Return the Gaussian mechanism at every step with exact noise, and the paper's filter as post-processing.
 
@@ -190,11 +189,13 @@ def every_step(
     return _chained(f"every step, then {how}", problem, 1.0, reconstruction, filtered=False)
 
 
-def _name_of(reconstruct: Callable[[ts.Release], Any]) -> str:
+def _name_of(reconstruct: Callable[[ts.Release], object]) -> str:
     return str(getattr(reconstruct, "__name__", type(reconstruct).__name__)).replace("_", " ")
 
 
-def _chained(name: str, problem: Problem, p: float, reconstruct: Callable[..., Any], *, filtered: bool) -> Method:
+def _chained(
+    name: str, problem: Problem, p: float, reconstruct: Callable[[ts.Release], object], *, filtered: bool
+) -> Method:
     """Return the subsampled Gaussian with the least noise at the problem's (ε, δ)."""
     signal = problem.count()
     if filtered:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, get_type_hints
+from typing import Final, NamedTuple, get_type_hints
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
@@ -78,7 +78,7 @@ class Terms(NamedTuple):
     identifier: str  #: unique to this ledger
     rho: float | None = None  #: of all releases together, in place of ε and δ
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the terms as the first entry of the file."""
         fields = {name: encode(part) for name, part in self._asdict().items() if name != "rho" or part is not None}
         return {"format": _FORMAT, "version": _VERSION} | fields
@@ -171,7 +171,7 @@ class Terms(NamedTuple):
         return parts or [ran]
 
 
-def _read_1(document: dict[str, Any]) -> Terms:
+def _read_1(document: dict[str, object]) -> Terms:
     terms = Terms(**fields_of({"rho": None, **document}, "the first entry", get_type_hints(Terms)))
     check_budget(terms.epsilon, terms.delta, terms.rho)
     if terms.order is not None:
@@ -308,7 +308,7 @@ class Book:
         """Return the book with an entry completed."""
         return self._with({"released": number, "at": _now(), "releases": [release.to_dict() for release in releases]})
 
-    def _with(self, document: dict[str, Any]) -> Book:
+    def _with(self, document: dict[str, object]) -> Book:
         entries, line = list(self.entries), written(document)
         _append(entries, line, self.terms)
         return Book(self.terms, self.chain.then(line), tuple(entries))

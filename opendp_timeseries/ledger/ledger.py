@@ -334,7 +334,7 @@ class Ledger:
                 problem = f"says that it is {whole} {whole.digest}, which it is not: it is {right}"
                 raise ValueError(f"ledger ({self._path}): a release of entry {entry} {problem}")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the ledger as plain Python objects, without the released values."""
         book = self._read()
         standing, terms = book.standing(), book.terms
@@ -446,10 +446,11 @@ def _designs(measurement: Any) -> tuple[Design, ...]:
     return tuple(design for design, _ in parts)
 
 
-def _check_releases(output: Any, designs: Sequence[Design]) -> list[Release]:
+def _check_releases(output: object, designs: Sequence[Design]) -> list[Release]:
     """Return the releases of a measurement's output; refuse it, unseen, unless their designs are those of the entry."""
-    releases = _flatten(output)
-    if [release.design if isinstance(release, Release) else None for release in releases] != list(designs):
+    parts = _flatten(output)
+    releases = [part for part in parts if isinstance(part, Release)]
+    if len(releases) != len(parts) or [release.design for release in releases] != list(designs):
         raise TypeError(
             "measurement must return its Release, or several in a list, and nothing else; interpolate, smooth or plot"
             " what the ledger returns. What was made is withheld"
@@ -457,7 +458,7 @@ def _check_releases(output: Any, designs: Sequence[Design]) -> list[Release]:
     return releases
 
 
-def _flatten(output: Any) -> list[Any]:
+def _flatten(output: object) -> list[object]:
     return [item for part in output for item in _flatten(part)] if isinstance(output, (list, tuple)) else [output]
 
 

@@ -219,7 +219,7 @@ class Programme:
         domain, metric = chain.output_space
         return chain >> make_part(domain, metric, self.designs[numbers[0] - 1], view, whole)
 
-    def expected_errors(self, **assumed: Any) -> tuple[ExpectedError, ...]:
+    def expected_errors(self, **assumed: object) -> tuple[ExpectedError, ...]:
         """Return the expected errors of each release, as :func:`~opendp_timeseries.plan` does, without private data.
 
         They exclude what caps leave out. Totals over time and numbers of individuals err by their noise; the number of
@@ -258,12 +258,12 @@ class Programme:
 
         return tuple(map(error, self.designs))
 
-    def table(self, **assumed: Any) -> str:
+    def table(self, **assumed: object) -> str:
         """Return the programme as a text table, with :meth:`expected_errors` if a series is described."""
         title, header, rows = self._rows(**assumed)
         return f"{title}\n{text_table(header, rows)}"
 
-    def _rows(self, **assumed: Any) -> tuple[str, list[str], list[list[str]]]:
+    def _rows(self, **assumed: object) -> tuple[str, list[str], list[list[str]]]:
         header, name = ["release", *DESIGN_COLUMNS, "alone"], "ρ" if self.epsilon is None else "ε"
         rows = [
             [str(k), *design_row(design), f"{name} = {printed_up(self.lost(design.loss()))}"]
@@ -283,7 +283,7 @@ class Programme:
         title, header, rows = self._rows()
         return f"<p>{html.escape(title)}</p>{html_table(header, rows)}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the programme as plain Python objects, ready for ``json.dumps``."""
         numbers = {name: getattr(self, name) for name in ("epsilon", "delta", "data_fixed")}
         numbers |= {} if self.rho is None else {"rho": self.rho}
@@ -307,13 +307,13 @@ class Programme:
         return cls.from_dict(parse_json(text))
 
 
-def _read_1(document: dict[str, Any]) -> Programme:
+def _read_1(document: dict[str, object]) -> Programme:
     fields = fields_of({"rho": None, **document}, "programme", _FIELDS)
     check_extent(design.known for design in fields["releases"])
     return Programme(designs=fields.pop("releases"), **fields)
 
 
-_FIELDS: Final[dict[str, Any]] = {
+_FIELDS: Final[dict[str, object]] = {
     **dict.fromkeys(("epsilon", "delta", "rho"), float | None),
     "data_fixed": bool,
     "releases": tuple[Design, ...],

@@ -83,7 +83,7 @@ class Candidate:
         """Cap and gap."""
         return self.participation_cap or 0, self.gap
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain numbers and text, for JSON."""
         plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "design"}
         return plain | {"interpolated": self.interpolated, "totals": dict(self.totals)}
@@ -198,7 +198,7 @@ class Plan:
         words += ["--season", *map(_exact, self.signal.periods)] if self.signal.periods else []
         return shlex.join(words)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the plan in plain numbers and text, for JSON."""
         return {
             "setting": self.title,

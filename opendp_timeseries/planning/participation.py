@@ -39,7 +39,7 @@ def spaced_edges(limit: int) -> list[int]:
     return [edge for edge in dict.fromkeys(octaves) if edge < limit] or [1]
 
 
-def checked_edges(edges: Any, limit: int) -> list[int]:
+def checked_edges(edges: object, limit: int) -> list[int]:
     """Return ascending edges, or :func:`spaced_edges` for ``None``; refuse others."""
     if edges is None:
         return spaced_edges(limit)

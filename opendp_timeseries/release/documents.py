@@ -14,6 +14,7 @@ from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import check_extent
 from opendp_timeseries.release.release import FORMAT as FORMAT_OF_ONE
 from opendp_timeseries.release.release import Release, check_covered, check_whole
+from opendp_timeseries.release.statement import Whole
 
 FORMAT: Final = "opendp_timeseries releases"
 
@@ -105,7 +106,7 @@ def _read_1(document: dict[str, Any]) -> Document:
     return Document(releases, words, trusted, _reworded_sentences([(sentence, words), *pairs]))
 
 
-_FIELDS: Final[dict[str, Any]] = {
+_FIELDS: Final[dict[str, object]] = {
     "guarantee": str,
     "in_advance": bool,
     "data_fixed": bool,
@@ -140,7 +141,7 @@ def _verify(releases: Sequence[Release]) -> None:
 
     That loss is a lower bound: of releases fixed in advance, whose data do not react.
     """
-    parts: dict[Any, list[Release]] = {}
+    parts: dict[tuple[Whole, int, tuple[int, int] | None], list[Release]] = {}
     for release in releases:
         release.verify()
         if (whole := release.stated.whole) is not None:
@@ -164,7 +165,7 @@ def joint_guarantee(releases: Sequence[Release]) -> str:
     )
 
 
-def population_of(design: Design) -> tuple[Any, ...]:
+def population_of(design: Design) -> tuple[object, ...]:
     """Return the key of a population: two releases with equal keys are about the same individuals.
 
     It is the unit of privacy and the column of identifiers, and that of times if the unit is within a period.
@@ -190,8 +191,8 @@ def _joint_view(releases: Sequence[Release]) -> View:
         units = "; ".join(sorted({r.design.unit.of(r.stated.distance) for r in releases})) or "none"
         needed = "one measure, unit of privacy, identifier column and distance"
         raise ValueError(f"releases must hold at least one, all of {needed}; found {units}")
-    failure_probability = _sum_up([view.failure_probability for view in views])
-    return replace(views[0], failure_probability=failure_probability, delta=_sum_up([view.delta for view in views]))
+    failure_probability = _sum_if_any([view.failure_probability for view in views])
+    return replace(views[0], failure_probability=failure_probability, delta=_sum_if_any([view.delta for view in views]))
 
 
 def _joint_points(releases: Sequence[Release], in_advance: bool, data_fixed: bool, view: View) -> Points:
@@ -212,8 +213,13 @@ def _joint_points(releases: Sequence[Release], in_advance: bool, data_fixed: boo
     return ((first, second),) if pairs and first <= joint[0][0] and second <= joint[0][1] else joint
 
 
-def _sum_up(numbers: Sequence[float | None]) -> Any:
+def _sum_if_any(numbers: Sequence[float | None]) -> float | None:
     """Return the sum of the numbers that are not None, rounded up; None if there are none."""
     given = [number for number in numbers if number is not None]
+    return _sum_up(given) if given else None
+
+
+def _sum_up(numbers: Sequence[float]) -> float:
+    """Return the sum of numbers, rounded up."""
     # fsum rounds the exact sum to nearest; the next float up is not below it. A sum of zeros is exact.
-    return math.nextafter(math.fsum(given), math.inf) if any(given) else 0.0 if given else None
+    return math.nextafter(math.fsum(numbers), math.inf) if any(numbers) else 0.0

@@ -113,7 +113,7 @@ class Release:
         """Return the number of kept steps."""
         return len(self.values)
 
-    def _key(self) -> tuple[Any, ...]:  # without the loss, which may not have been computed yet
+    def _key(self) -> tuple[object, ...]:  # without the loss, which may not have been computed yet
         statement = self.statement and replace(self.statement, loss=())
         return self.design, statement, self.invocation, self.composition, self.steps.tobytes(), self.values.tobytes()
 
@@ -272,7 +272,7 @@ class Release:
             raise ValueError("this release is of one series, or does not know its keys")
         return dict(zip(self.keys, self.parts(), strict=True))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the release as plain Python objects, ready for ``json.dumps``.
 
         :raises ValueError: if its design is not known, or it has no statement.
@@ -306,7 +306,7 @@ class Release:
         return cls.from_dict(parse_json(text))
 
 
-def _read_1(document: Mapping[str, Any]) -> Release:
+def _read_1(document: Mapping[str, object]) -> Release:
     record = fields_of({**dict.fromkeys(_LABELS), **document}, "the release", _FIELDS)
     del record["guarantee"], record["software"]
     statement, steps, size = record["statement"], record["steps"], record["design"].signal.size
@@ -322,7 +322,7 @@ def _read_1(document: Mapping[str, Any]) -> Release:
     return Release(**record)
 
 
-def _row(name: str, numbers: Any, types: tuple[type, ...], dtype: type[np.generic]) -> NDArray[Any]:
+def _row(name: str, numbers: object, types: tuple[type, ...], dtype: type[np.generic]) -> NDArray[Any]:
     if not (isinstance(numbers, list) and all(type(number) in types for number in numbers)):
         raise ValueError(f"{name} of the release must list numbers")
     try:
@@ -331,7 +331,7 @@ def _row(name: str, numbers: Any, types: tuple[type, ...], dtype: type[np.generi
         raise ValueError(f"{name} of the release must list numbers that fit {dtype.__name__}") from None
 
 
-_FIELDS: Final[dict[str, Any]] = {
+_FIELDS: Final[dict[str, object]] = {
     "guarantee": str,  # for people: ignored here, as it follows from the other fields
     "statement": Statement,
     "design": Design,
