@@ -96,7 +96,7 @@ def decode(expected: object, document: Any, name: str) -> Any:
         try:
             return float(document) if expected is float else document
         except OverflowError:
-            raise ValueError(f"{name} must be {_NAMES[float]}, found an integer beyond it") from None
+            raise ValueError(f"{name} must be {_NAMES[float]}, found an integer that is too large") from None
     wanted = " or ".join(_tagged(choice) or _NAMES.get(_form(choice), "object") for choice in choices)
     raise ValueError(f"{name} must be {wanted}, found {_NAMES.get(type(document), type(document).__name__)}")
 

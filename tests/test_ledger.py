@@ -585,7 +585,9 @@ def test_a_last_line_of_other_entries_is_refused(tmp_path):
     assert json.loads(last)["entries"] == len(lines) == 3
     for number in (0, 2, 4, 999):
         book.path.write_bytes(b"".join([*lines, last.replace(b'"entries": 3', b'"entries": %d' % number)]))
-        with pytest.raises(ValueError, match=f"it holds 3 entries, and its last line speaks of {number} or of others"):
+        with pytest.raises(
+            ValueError, match=f"its last line, for {number} entries, does not match the 3 entries before it"
+        ):
             ts.Ledger(book.path)
 
 
@@ -598,7 +600,7 @@ def test_an_entry_with_a_right_digest_of_its_own_is_refused(tmp_path):
     entry = json.dumps(line["entry"] | {"at": "2001-01-01T00:00:00Z"}).encode()
     lines[1] = b'{"digest": "%s", "entry": %s}' % (_digest(before["digest"], entry).encode(), entry)
     book.path.write_bytes(b"\n".join(lines))
-    with pytest.raises(ValueError, match="line 3 was changed after it was written, or one before it"):
+    with pytest.raises(ValueError, match="line 3, or a line before it, was changed after it was written"):
         ts.Ledger(book.path)
 
 
@@ -645,7 +647,7 @@ def test_a_record_of_something_else_is_found_by_verification(tmp_path):
     lines = [json.loads(line)["entry"] for line in book.path.read_text().splitlines()[:-1]]
     lines[1]["designs"][0]["scale"] = 40.0  # as if less had been spent
     book.path.write_bytes(reduce(Chain.then, [json.dumps(line, ensure_ascii=False) for line in lines], Chain()).file())
-    with pytest.raises(ValueError, match="releases of entry 1 are not of what was entered"):
+    with pytest.raises(ValueError, match="releases of entry 1 do not have the designs that were entered"):
         ts.Ledger(book.path).verify()
 
 
@@ -674,7 +676,7 @@ def test_a_ledger_has_the_budget_of_its_programme(tmp_path):
     lines = [json.loads(line)["entry"] for line in book.path.read_text().splitlines()[:-1]]
     for change in ({"epsilon": 0.1}, {"delta": 1e-9}, {"unit": lines[0]["unit"] | {"replaced": True}}):
         book.path.write_bytes(Chain().then(json.dumps(lines[0] | change, ensure_ascii=False)).file())
-        with pytest.raises(ValueError, match="another budget or unit of privacy than the ledger"):
+        with pytest.raises(ValueError, match="must have the same budget and unit of privacy"):
             ts.Ledger(book.path)
 
 

@@ -69,8 +69,8 @@ def test_a_sample_is_refused_before_anything_is_spent(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"rho": 0.1, "epsilon": 1.0, "delta": 1e-6}, "rho is in place of epsilon and delta"),
-        ({"rho": 0.1, "delta": 1e-6}, "rho is in place of epsilon and delta"),
+        ({"rho": 0.1, "epsilon": 1.0, "delta": 1e-6}, "rho replaces epsilon and delta"),
+        ({"rho": 0.1, "delta": 1e-6}, "rho replaces epsilon and delta"),
         ({"rho": 0.1, "parameters_fixed": True}, "parameters_fixed must be left out with rho"),
         ({"rho": 0.0}, "rho .* must be greater than 0"),
         ({}, "epsilon and delta must be given, or rho"),

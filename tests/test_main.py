@@ -658,7 +658,7 @@ def test_a_parquet_file_takes_no_options_for_text(tmp_path, capsys):
         ({"identifier": "nobody"}, "column 'nobody' is not in the first line of log.csv"),
         ({"epsilon": "0"}, "epsilon (0.0) must be greater than 0"),
         ({"epsilon": "nan"}, "epsilon (nan) must be finite"),
-        ({"delta": "1e-320"}, "no scale reaches (ε = 2, δ = 1e-320); raise them"),
+        ({"delta": "1e-320"}, "no scale reaches (ε = 2, δ = 1e-320); raise the budget"),
         ({"delta": "0"}, "delta (0.0) must be greater than 0"),
         (
             {"sampling_probability": "0"},

@@ -142,7 +142,7 @@ def calibrate(
     )
     if factor == math.inf:
         raise ValueError(
-            refusal or f"no scale reaches {budget}; raise them, or lower the caps or the number of individuals"
+            refusal or f"no scale reaches {budget}; raise the budget, or lower the caps or the number of individuals"
         )
     return factor
 

@@ -47,7 +47,7 @@ def simulate_event_log(
     individuals = integer("individuals", individuals, minimum=0)
     steps_law, events_law = _law("participation", participation), _law("events", events)
     if events_law[0] > 0:
-        raise ValueError(f"events[0] ({events_law[0]:g}) must be 0; a step without events is not taken part in")
+        raise ValueError(f"events[0] ({events_law[0]:g}) must be 0; an individual has events in each of their steps")
     weight = np.ones(grid.size) if profile is None else _weights("profile", profile)
     if len(weight) != grid.size:
         raise ValueError(f"profile has {len(weight)} entries and must have one for each of {grid.size} steps")

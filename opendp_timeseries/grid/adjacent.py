@@ -1,8 +1,7 @@
-"""Grids that go on: one over several that follow each other, and further steps after the last."""
+"""Adjacent grids: the grid over several consecutive grids, and further steps after the last."""
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -13,9 +12,9 @@ from opendp_timeseries.grid.time_grid import TimeGrid
 
 
 def grid_over(grids: Sequence[TimeGrid]) -> TimeGrid:
-    """Return the grid of all steps of several, each of which begins where the one before it ends.
+    """Return the grid of all steps of consecutive grids, each of which begins where the previous one ends.
 
-    :raises ValueError: for others.
+    :raises ValueError: for grids that are not consecutive, or differ in step or zone.
     """
     first, last = grids[0], grids[-1]
     for before, after in pairwise(grids):
@@ -29,14 +28,14 @@ def grid_over(grids: Sequence[TimeGrid]) -> TimeGrid:
     if first.step is None:
         instants = np.unique(np.concatenate([grid.edges().astype("M8[ns]").astype(np.int64) for grid in grids]))
         zone = parse_zone(first.zone)
-        return TimeGrid.from_edges([write_instant(int(one), zone) for one in instants], zone=first.zone)
+        return TimeGrid.from_edges([write_instant(int(instant), zone) for instant in instants], zone=first.zone)
     return TimeGrid(start=first.start, end=last.end, step=first.step, zone=first.zone)
 
 
 def extended(grid: TimeGrid, ahead: int) -> TimeGrid:
-    """Return a grid with so many more steps.
+    """Return a grid with ``ahead`` further steps.
 
-    :raises ValueError: for a grid of edges, which says nothing of steps after it.
+    :raises ValueError: for a grid from edges, which does not define further steps.
     """
     if not ahead:
         return grid
@@ -47,8 +46,8 @@ def extended(grid: TimeGrid, ahead: int) -> TimeGrid:
     return TimeGrid(start=grid.start, size=grid.size + ahead, step=grid.step, zone=grid.zone)
 
 
-def steps_ahead(ahead: Any, grid: TimeGrid) -> int:
-    """Return how many steps after a grid are meant: so many, or as long a time by its clock.
+def steps_ahead(ahead: object, grid: TimeGrid) -> int:
+    """Return a number of steps after a grid, given as such or as a time by its clock.
 
     :raises TypeError, ValueError: for anything else, naming the remedy.
     """
@@ -72,8 +71,8 @@ def steps_ahead(ahead: Any, grid: TimeGrid) -> int:
         target = np.minimum(first + day, (there + 1).astype("M8[D]") - 1) + (end - end.astype("M8[D]"))
     else:
         target = end + (np.timedelta64(width.number, "D") if width.is_calendar else np.timedelta64(width.number, "ns"))
-    found = np.flatnonzero(edges[grid.size + 1 :] == target)
-    if not len(found):
+    matches = np.flatnonzero(edges[grid.size + 1 :] == target)
+    if not len(matches):
         problem = f"ahead ({ahead!r}) must be whole steps of {grid!r}, and no more time than was released"
         raise ValueError(f"{problem}: {remedy}")
-    return int(found[0]) + 1
+    return int(matches[0]) + 1

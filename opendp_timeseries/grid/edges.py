@@ -103,7 +103,7 @@ def parse_width(step: object) -> Width:
     else:
         raise TypeError(f"step ({shown(step)}) must be a string such as '1h' or '1d', a timedelta or a timedelta64")
     if width.number <= 0:
-        raise ValueError(f"step ({shown(step)}) must be longer than nothing")
+        raise ValueError(f"step ({shown(step)}) must be positive")
     return width
 
 

@@ -103,8 +103,8 @@ def _by_calendar(period: Period, length: str, grid: TimeGrid) -> tuple[Ints, tup
     zone = parse_zone(period.zone)
     if zone is None or grid.zone != period.zone or grid.is_integer:
         raise ValueError(
-            f"period ({length!r} in zone {period.zone!r}) must be in the zone of the grid ({grid!r}), where times are"
-            " read: give both the same"
+            f"period ({length!r} in zone {period.zone!r}) must have the zone of the grid ({grid!r}), on whose clock"
+            " times are read: give both the same zone"
         )
     width, edges = parse_width(length), grid.edges().astype("M8[ns]").astype(np.int64)
     start, stop = int(edges[0]), int(edges[-1])

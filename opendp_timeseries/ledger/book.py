@@ -178,7 +178,7 @@ def _read_1(document: dict[str, object]) -> Terms:
         check.real("order", terms.order, above=1.0)
     planned = terms.programme
     if planned is not None and (planned.budget, planned.unit) != (terms.budget, terms.unit):
-        raise ValueError("the programme has another budget or unit of privacy than the ledger that is made for it")
+        raise ValueError("the programme and its ledger must have the same budget and unit of privacy")
     return terms
 
 
@@ -244,7 +244,9 @@ def read_chain(file: bytes, verified: Chain | None = None) -> tuple[list[str], C
     """
     lines, length, digest = verified or Chain()
     if not file.startswith(lines):
-        raise ValueError("it does not begin with what it held before: it was changed, or an entry was taken back")
+        raise ValueError(
+            "it does not begin with the content that was read before: it was changed, or an entry was removed"
+        )
     lines_after = file[len(lines) :].split(b"\n")
     if not lines and _LINE.fullmatch(lines_after[0]) is None:
         raise ValueError("it is in another format")
@@ -256,11 +258,11 @@ def read_chain(file: bytes, verified: Chain | None = None) -> tuple[list[str], C
         match = _LINE.fullmatch(line)
         digest = _digest(digest, match[2]) if match else ""
         if match is None or digest != match[1].decode():
-            raise ValueError(f"line {number} was changed after it was written, or one before it")
+            raise ValueError(f"line {number}, or a line before it, was changed after it was written")
         entries.append(match[2].decode())
     length += len(entries)
     if (digest, length) != (last[1].decode(), int(last[2])):
-        raise ValueError(f"it holds {length} entries, and its last line speaks of {int(last[2])} or of others")
+        raise ValueError(f"its last line, for {int(last[2])} entries, does not match the {length} entries before it")
     return entries, Chain(file[: len(file) - len(lines_after[-2]) - 1], length, digest)
 
 
@@ -360,7 +362,7 @@ def _append(entries: list[Entry], line: str, terms: Terms) -> None:
         return
     fields = fields_of(parse_json(line), "an entry", {"spent": int, "at": str, "designs": tuple[Design, ...]})
     if fields["spent"] != len(entries) + 1 or not fields["designs"]:
-        raise ValueError(f"entry {fields['spent']} stands in the place of entry {len(entries) + 1}, or is empty")
+        raise ValueError(f"entry {fields['spent']} is empty, or in the place of entry {len(entries) + 1}")
     designs = fields["designs"]
     earlier = [design for entry in entries for design in entry.designs]
     for design in designs:
@@ -372,8 +374,8 @@ def _check_population(design: Design, terms: Terms, earlier: Sequence[Design]) -
     """Refuse a release about other individuals than the ledger's, naming both."""
     if design.unit != terms.unit:
         raise ValueError(
-            f"the unit of privacy of the ledger is {terms.unit}; that of the release is {design.unit}: what the two"
-            " lose does not add up. Choose the input_metric of its count (--period) accordingly, or keep another ledger"
+            f"the unit of privacy of the ledger is {terms.unit}; that of the release is {design.unit}: their losses"
+            " do not add up. Choose the input_metric of its count (--period) accordingly, or keep another ledger"
         )
     planned = () if terms.programme is None else terms.programme.designs
     with_source = (reference for reference in (*planned[:1], *earlier) if reference.count.source is not None)
@@ -381,7 +383,7 @@ def _check_population(design: Design, terms: Terms, earlier: Sequence[Design]) -
     if reference is not None and population_of(design) != population_of(reference):
         raise ValueError(
             f"the ledger is about individuals by the columns {_columns(reference)}, and the release is by"
-            f" {_columns(design)}: what the two lose does not add up. Keep another ledger"
+            f" {_columns(design)}: their losses do not add up. Keep another ledger"
         )
 
 

@@ -237,7 +237,7 @@ class Ledger:
             entry = _paying_entry(book, designs)
             if entry is None:
                 raise ValueError(
-                    f"resume: {self._path} has no entry for this measurement; leave it out to make a new one"
+                    f"resume: {self._path} has no entry for this measurement; leave out resume to make a new one"
                 )
             return book, entry
         check_room(view_of_budget(book.terms.budget), designs)
@@ -317,7 +317,9 @@ class Ledger:
             recorded = releases.get(entry.number, ())
             ran = () if entry.released is None else entry.designs
             if tuple(release.design for release in recorded) != ran:
-                raise ValueError(f"ledger ({self._path}): releases of entry {entry.number} are not of what was entered")
+                raise ValueError(
+                    f"ledger ({self._path}): releases of entry {entry.number} do not have the designs that were entered"
+                )
             for release in recorded:
                 release.verify()
             self._check_wholes(_whole_of_entry(book, entry.number, entry.designs), digests, entry.number, recorded)
@@ -453,7 +455,7 @@ def _check_releases(output: object, designs: Sequence[Design]) -> list[Release]:
     if len(releases) != len(parts) or [release.design for release in releases] != list(designs):
         raise TypeError(
             "measurement must return its Release, or several in a list, and nothing else; interpolate, smooth or plot"
-            " what the ledger returns. What was made is withheld"
+            " what the ledger returns. The output is withheld"
         )
     return releases
 

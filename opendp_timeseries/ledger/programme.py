@@ -323,7 +323,7 @@ _FIELDS: Final[dict[str, object]] = {
 def check_budget(epsilon: float | None, delta: float | None, rho: float | None) -> Budget:
     """Return a budget for several releases, in (ε, δ) or in ρ; refuse zero, or both."""
     if rho is not None and (epsilon, delta) != (None, None):
-        raise ValueError("rho is in place of epsilon and delta, and of what is not sampled; leave them out")
+        raise ValueError("rho replaces epsilon and delta, for releases that keep every step; leave those out")
     for name, value in (("epsilon", epsilon), ("rho", rho)):
         if value is not None:
             check.real(name, value, above=0.0)

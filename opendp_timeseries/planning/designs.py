@@ -46,8 +46,8 @@ _PROBABILITIES: Final = (0.1, 0.2, 0.5, 1.0)
 _MIN_KEPT: Final = 8
 #: Sampling, a filter or a gap is recommended, and said to help, only if it reduces the error at least by this factor.
 _CLEARLY: Final = 0.97
-#: So many totals are said.
-_MOST_TOTALS: Final = 8
+#: At most this many totals are in the advice.
+_MAX_TOTALS: Final = 8
 #: Where the error exceeds this share of a flat line's, the noise drowns the signal.
 _DROWNED: Final = 0.9
 
@@ -70,7 +70,7 @@ class Candidate:
     gap: int = 1  #: the least distance of two steps in which one individual is counted; 1 for any
     excess: str = "drop"  #: treatment of an individual in more steps than the cap
     lost: float | None = None  #: fraction of counts that the cap loses; None if unknown
-    totals: tuple[tuple[str, float], ...] = ()  #: of places, the error of the total of each group, smoothed
+    totals: tuple[tuple[str, float], ...] = ()  #: smoothed errors of the totals of groups of a panel, by name
     design: Design | None = None  #: the design to run; None for mechanisms that this package's stages cannot express
 
     @property
@@ -218,8 +218,8 @@ class Plan:
         cap = "" if best.participation_cap is None else f"participation cap {best.participation_cap}, "
         cap += f"gap {best.gap}, " if best.gap > 1 else ""
         share = f" ({best.smoothed / level:.1%} of the level)" if level else ""
-        each = "" if best.design is None or best.design.count.panel is None else " at each key"
-        yield f"Best: {cap}{best}, then a smoother: expected error {best.smoothed:.4g}{each}{share}."
+        place = "" if best.design is None or best.design.count.panel is None else " at each key"
+        yield f"Best: {cap}{best}, then a smoother: expected error {best.smoothed:.4g}{place}{share}."
         flat = f"a flat line would err by {self.deviation:.4g}."
         drowned = f"The noise drowns the signal: {flat} Take coarser steps or a larger budget."
         yield drowned if self.is_drowned else flat.capitalize()
@@ -239,12 +239,12 @@ class Plan:
             return
         grouping = design.count.reading.grouping
         members = {} if grouping is None else {name: len(keys) for name, keys in grouping.groups.members}
-        for name, error in self.recommended.totals[:_MOST_TOTALS]:
+        for name, error in self.recommended.totals[:_MAX_TOTALS]:
             keys = members.get(name, len(design.count.panel))
             share = f" ({error / (level * keys):.1%} of the level)" if level else ""
             yield f"The total of {name} ({keys} key{'s' if keys > 1 else ''}): expected error {error:.4g}{share}."
-        if (more := len(self.recommended.totals) - _MOST_TOTALS) > 0:
-            yield f"There are {more} more totals, in totals of the candidate."
+        if (remaining := len(self.recommended.totals) - _MAX_TOTALS) > 0:
+            yield f"There are {remaining} more totals, in totals of the candidate."
         yield events_in_words(noise_of_few(design.count, design.scale))
 
     def _sampling_advice(self) -> Iterator[str]:
@@ -415,9 +415,9 @@ def plan(
     then compared with the best cap and gap. If no sampling probability is 1, all are compared at the largest. People
     above a cap are downweighted; with a filter and no gap, their extra steps are dropped instead.
 
-    With ``keys`` it is of a panel, without a cap: all that is said of the signal is of each key, and the error, too. Of
-    the totals of ``groups`` there is one each; of their departures, half the variance is taken to be one at all keys,
-    as weather is. Where keys share less or more of it, errors are some 10% larger, or 20% less.
+    With ``keys``, the plan is for a panel without a cap: the description of the signal is of each key, and so is the
+    error. The totals of ``groups`` have an error each; half the variance of the departures is assumed common to all
+    keys, like the weather's effect. If keys share less or more of it, errors are some 10% larger, or 20% smaller.
 
     All errors are against the true counts, including what caps lose. If nothing is known of how often people come, the
     private series is recommended: the smaller a cap, the less its noise and the greater its loss, which is unknown.
@@ -443,8 +443,8 @@ def plan(
         ``{1: …, 6: …}``.
     :param step_cap: people or events? With 1, each step counts the *people* in it, however many events each has. With
         ``M`` it counts *events*, at most so many of one individual in one step, with ``M`` times the noise.
-    :param keys: of a panel, public; with them, no cap.
-    :param groups: of all keys, as of :func:`~opendp_timeseries.make_private_series`, as are the next ones.
+    :param keys: of a panel, public; with them, leave out the cap.
+    :param groups: of all keys, as for :func:`~opendp_timeseries.make_private_series`; so too ``shares``.
     :param individuals: number of individuals that the guarantee covers.
     :param level: mean count of a step; if left out, that of the participation, else unknown.
     :param season_amplitudes: the amplitude of each pattern, in counts, by its period in steps, such as ``{24: 60.0}``:
@@ -481,7 +481,9 @@ def plan(
     if not caps and (
         gaps != [1] or (sampling_probability is not None and np.any(np.asarray(sampling_probability) != 1))
     ):
-        raise ValueError("gap and sampling_probability must be left out without a participation_cap, or give one")
+        raise ValueError(
+            "gap and sampling_probability must be left out without a participation_cap; leave them out, or give a cap"
+        )
     panel = None if keys is None else panel_of("key", keys)
     if caps and panel is not None:
         problem = "must be left out with keys: places are planned without a cap, which leaves nobody out"
@@ -619,7 +621,7 @@ def _by_gap(participation: Any, size: int) -> tuple[dict[int, Participation], bo
         )
     for entry in by_gap.values():
         if entry.size != size:
-            raise ValueError(f"participation (size {entry.size}) must be in the steps of the grid, which has {size}")
+            raise ValueError(f"participation (size {entry.size}) must have the grid's size ({size})")
     return by_gap, True
 
 

@@ -25,7 +25,7 @@ from opendp_timeseries.planning.signal import SignalModel, copies
 from opendp_timeseries.reconstruction.levels import level as level_of
 from opendp_timeseries.reconstruction.levels import panel
 
-#: Of the departures of a key, this part of the variance is taken to be one at all keys, as weather is.
+#: The share of the variance of a key's departures that is assumed common to all keys, like the weather's effect.
 _COMMON: Final = 0.5
 #: Kept sets are drawn with this public seed, so that a plan is reproducible.
 _SEED: Final = 20220323
@@ -41,7 +41,7 @@ class ExpectedError(NamedTuple):
     noise: float  #: contribution of the noise to the error of the interpolated series
     bias: float  #: contribution to it of the filter and the signal's changes between kept steps
     smoothed: float  #: error of the best linear smoother that knows the covariance of the signal
-    totals: tuple[tuple[str, float], ...] = ()  #: the same of the totals of groups of a panel, by their names
+    totals: tuple[tuple[str, float], ...] = ()  #: smoothed errors of the totals of groups of a panel, by name
 
 
 class Covariances(NamedTuple):
@@ -91,83 +91,88 @@ def expected_error(signal: SignalModel, kernel: Kernel, sampling: Sampling, scal
 def error_at_tiers(signal: SignalModel, count: Count, scale: float, participation: Participation) -> ExpectedError:
     """Return the expected error of a release in several tiers of activity, all but the last of which are smoothed.
 
-    That of the best linear smoother of all tiers, if people come at the same hours however often they come, and of
-    the level as :func:`~opendp_timeseries.smooth` finds it. Of a panel it is that of a key, and there are those of the
-    totals of all groups.
+    It is the error of the best linear smoother of all tiers, if people come at the same hours however often they come,
+    and of the level as :func:`~opendp_timeseries.smooth` estimates it. For a panel it is the error of a key, with the
+    errors of the totals of all groups.
 
     :param signal: of a key.
     :param count: in tiers of activity.
-    :param participation: how often people come; of its counts, only their shares matter.
+    :param participation: how often people come; only the shares of its counts matter.
     """
     if count.tiers is None:
         raise ValueError("count must have tiers of activity")
-    ends, whole = count.tiers.table(count.tiers.last(count.reading))
-    people = _People(ends, whole / 2**RESOLUTION_BITS, participation.by_often(ends))
+    ends, integer_weights = count.tiers.table(count.tiers.last(count.reading))
+    activity = _Activity(ends, integer_weights / 2**RESOLUTION_BITS, participation.by_often(ends))
     keys = count.panel or ()
     if len(keys) < 2:
-        scale *= _of_level(count.reading, 0)
-        level = people.level_square(math.sqrt(signal.level), scale, signal.size)
-        square = people.square(signal.rate(), _poisson(signal), scale, signal.size) + level
-        return ExpectedError(noise=people.alone(scale), bias=0.0, smoothed=math.sqrt(square))
-    return _error_at_places(signal, count.reading, scale, people)
+        scale *= _noise_factor(count.reading, 0)
+        level = activity.level_square(math.sqrt(signal.level), scale, signal.size)
+        square = activity.square(signal.rate(), _poisson(signal), scale, signal.size) + level
+        return ExpectedError(noise=activity.last_tier_error(scale), bias=0.0, smoothed=math.sqrt(square))
+    return _error_at_places(signal, count.reading, scale, activity)
 
 
 def _poisson(signal: SignalModel) -> float:
-    """What counts vary around their rate by themselves."""
+    """Return the variance of counts around their rate."""
     return max(signal.mean or 0.0, 0.0)
 
 
-def _of_level(reading: Reading, level: int) -> float:
-    """How much larger the noise of a level of groups is in counts, by its share of the norm."""
+def _noise_factor(reading: Reading, level: int) -> float:
+    """Return the factor by which the share of the norm increases the noise of a level of groups, in counts."""
     return 1.0 if reading.grouping is None else math.sqrt(SHARES / reading.grouping.shares[level])
 
 
-class _People(NamedTuple):
-    """How often people come, and how much they weigh in each tier."""
+class _Activity(NamedTuple):
+    """The distribution of people over how often they come, and their weights in each tier."""
 
     ends: NDArray[np.int64]
     weights: NDArray[np.float64]
-    counts: NDArray[np.float64]  # of those who come so often, of which only the shares matter
+    counts: NDArray[np.float64]  # by how often people come; only the shares matter
 
     @property
     def _shares(self) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = self.counts / self.counts.sum()
-        return found
+        shares: NDArray[np.float64] = self.counts / self.counts.sum()
+        return shares
 
-    def alone(self, scale: float) -> float:
+    def last_tier_error(self, scale: float) -> float:
         """Return the standard error of a step in the last tier."""
         return scale / float(self.weights[0, -1])
 
     def means(self, level: float) -> NDArray[np.float64]:
         """Return the mean of each tier."""
-        found: NDArray[np.float64] = level * self._shares @ self.weights
-        return found
+        means: NDArray[np.float64] = level * self._shares @ self.weights
+        return means
 
     def level_square(self, level: float, scale: float, size: int) -> float:
-        """Return the mean square of the error of the level of one series."""
+        """Return the mean square of the error of the level of a series."""
         level, weights = max(level, 1e-9 * scale), self.weights / scale
         return level_of(self.means(level) / scale, self.ends, weights, size**-0.5).variance
 
-    def square(self, rate: NDArray[np.float64], own: float, scale: float, size: int) -> float:
+    def square(self, rate: NDArray[np.float64], poisson: float, scale: float, size: int) -> float:
         """Return the mean square of the error of a smoother that knows the level.
 
-        :param rate: spectrum of the rate, of so many steps.
-        :param own: variance of counts around it.
+        :param rate: spectrum of the rate.
+        :param poisson: variance of counts around it.
+        :param size: number of steps.
         """
         weights, shares = self.weights / scale, self._shares
-        # Counts are a rate, and what they vary around it by themselves, each with the weights of those who come.
-        shape, both = shares @ weights, own * shares @ weights
-        known = rate[:, None, None] * np.outer(shape, shape) + (weights.T * own * shares) @ weights + np.eye(len(shape))
+        # Counts are a rate plus Poisson variation around it, which carries the weights of the people who come.
+        shape, both = shares @ weights, poisson * shares @ weights
+        covariance = (
+            rate[:, None, None] * np.outer(shape, shape) + (weights.T * poisson * shares) @ weights + np.eye(len(shape))
+        )
         with_signal = rate[:, None] * shape + both
-        left = rate + own - np.sum(with_signal * np.linalg.solve(known, with_signal[:, :, None])[:, :, 0], axis=1)
-        left[0] = 0.0  # which is the level
-        return max(float(left @ copies(size)) / size, 0.0)
+        unresolved = (
+            rate + poisson - np.sum(with_signal * np.linalg.solve(covariance, with_signal[:, :, None])[:, :, 0], axis=1)
+        )
+        unresolved[0] = 0.0  # the level, which the smoother knows
+        return max(float(unresolved @ copies(size)) / size, 0.0)
 
 
-def _error_at_places(signal: SignalModel, reading: Reading, scale: float, people: _People) -> ExpectedError:
-    """Return the error of a key, and of totals, of a panel that is smoothed jointly.
+def _error_at_places(signal: SignalModel, reading: Reading, scale: float, activity: _Activity) -> ExpectedError:
+    """Return the errors of a key and of totals, in a panel that is smoothed jointly.
 
-    The total of all is smoothed as one series is, and each part is its share of that and a departure.
+    The total of all keys is smoothed like a single series; each part is its share of that total plus a departure.
     """
     from opendp_timeseries.reconstruction.hierarchy import Hierarchy  # with much of SciPy, which few plans need
 
@@ -177,34 +182,45 @@ def _error_at_places(signal: SignalModel, reading: Reading, scale: float, people
     hierarchy = Hierarchy.of(keys, released)
     members = [len(keys), *(len(groups.members) for groups in released)]
     noise = np.full(hierarchy.size, math.inf)
-    noise[: sum(members)] = np.repeat([scale * _of_level(reading, k) for k in range(len(members))], members)
+    noise[: sum(members)] = np.repeat([scale * _noise_factor(reading, k) for k in range(len(members))], members)
     noise = hierarchy.upward(noise)
-    number = hierarchy.sums(np.append(np.ones(len(keys)), np.zeros(hierarchy.size - len(keys))))
-    departures, mean, own = signal.departures(), math.sqrt(signal.level), _poisson(signal)
+    key_counts = hierarchy.sums(np.append(np.ones(len(keys)), np.zeros(hierarchy.size - len(keys))))
+    departures, mean, poisson = signal.departures(), math.sqrt(signal.level), _poisson(signal)
 
-    def apart(many: float, of_all: float, error: float) -> float:
-        """What is not in common of so many keys, beside the prediction of all."""
-        return people.square((1 - _COMMON) * many * (1 - many / of_all) * departures, many * own, error, size)
+    def departure_square(key_count: float, of_all: float, error: float) -> float:
+        """Return the mean squared error of the departure of ``key_count`` keys from their share of ``of_all`` keys."""
+        return activity.square(
+            (1 - _COMMON) * key_count * (1 - key_count / of_all) * departures, key_count * poisson, error, size
+        )
 
     squares, root = np.zeros(hierarchy.size), hierarchy.root
-    many, error = float(number[root]), float(noise[root])
-    rate = many**2 * (signal.lines + _COMMON * departures) + many * (1 - _COMMON) * departures
-    squares[root] = people.square(rate, many * own, error, size) + people.level_square(many * mean, error, size)
+    key_count, error = float(key_counts[root]), float(noise[root])
+    rate = key_count**2 * (signal.lines + _COMMON * departures) + key_count * (1 - _COMMON) * departures
+    squares[root] = activity.square(rate, key_count * poisson, error, size) + activity.level_square(
+        key_count * mean, error, size
+    )
     for row, parts in reversed(hierarchy.branches):
-        # Of parts alike in size and noise the error is one.
-        kinds, of_kind = np.unique(np.column_stack([number[parts], noise[parts]]), axis=0, return_inverse=True)
-        of_each = np.array([apart(many, float(number[row]), error) for many, error in kinds.tolist()])[of_kind.ravel()]
-        means, alike = number[parts, None] * people.means(mean), float(np.sqrt(np.mean(noise[parts] ** 2)))
-        together = means.sum(axis=0), float(noise[row]) / root_of_size
-        of_each += panel(means, people.ends, people.weights, alike / root_of_size, together).own
-        squares[parts] = of_each * (1 - of_each / of_each.sum()) + (number[parts] / number[row]) ** 2 * squares[row]
+        # Parts of equal size and noise have equal errors.
+        distinct, index_of_part = np.unique(
+            np.column_stack([key_counts[parts], noise[parts]]), axis=0, return_inverse=True
+        )
+        part_squares = np.array(
+            [departure_square(key_count, float(key_counts[row]), error) for key_count, error in distinct.tolist()]
+        )[index_of_part.ravel()]
+        means, mean_noise = key_counts[parts, None] * activity.means(mean), float(np.sqrt(np.mean(noise[parts] ** 2)))
+        total = means.sum(axis=0), float(noise[row]) / root_of_size
+        part_squares += panel(means, activity.ends, activity.weights, mean_noise / root_of_size, total).own
+        squares[parts] = (
+            part_squares * (1 - part_squares / part_squares.sum())
+            + (key_counts[parts] / key_counts[row]) ** 2 * squares[row]
+        )
     names = [name for groups in released for name in groups.names] or ["all keys"]
-    found = dict(zip(names, np.sqrt(squares[len(keys) :]).tolist(), strict=False))
+    errors = dict(zip(names, np.sqrt(squares[len(keys) :]).tolist(), strict=False))
     return ExpectedError(
-        noise=people.alone(scale * _of_level(reading, 0)),
+        noise=activity.last_tier_error(scale * _noise_factor(reading, 0)),
         bias=0.0,
         smoothed=math.sqrt(float(squares[: len(keys)].mean())),
-        totals=tuple((name, found[name]) for name in (names if grouping is None else grouping.groups.names)),
+        totals=tuple((name, errors[name]) for name in (names if grouping is None else grouping.groups.names)),
     )
 
 

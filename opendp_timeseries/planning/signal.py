@@ -51,7 +51,7 @@ class SignalModel:
         return np.maximum(np.fft.rfft(self.covariance).real, 0.0)
 
     def departures(self) -> NDArray[np.float64]:
-        """Return the spectrum of what is neither in patterns nor Poisson's variance around the rate."""
+        """Return the spectrum of the departures: without patterns, and without Poisson's variance around the rate."""
         return np.maximum(self.spectrum() - self.lines - max(self.mean or 0.0, 0.0), 0.0)
 
     def rate(self) -> NDArray[np.float64]:

@@ -132,7 +132,9 @@ def _reworded_sentences(sentences: Sequence[tuple[str, str]]) -> tuple[tuple[str
     """Return the sentences of a document that differ from the right ones, with these; refuse different numbers."""
     for sentence, right in sentences:
         if _NUMBER.findall(sentence) != _NUMBER.findall(right):
-            raise ValueError(f"guarantee says {sentence!r}, and the numbers beside it say {right!r}")
+            raise ValueError(
+                f"guarantee ({sentence!r}) must agree with the numbers of the document, which give {right!r}"
+            )
     return tuple((sentence, right) for sentence, right in sentences if sentence != right)
 
 
@@ -189,8 +191,8 @@ def _joint_view(releases: Sequence[Release]) -> View:
     alike = {(r.stated.view.measure, r.stated.distance, population_of(r.design)) for r in releases}
     if len(alike) != 1:
         units = "; ".join(sorted({r.design.unit.of(r.stated.distance) for r in releases})) or "none"
-        needed = "one measure, unit of privacy, identifier column and distance"
-        raise ValueError(f"releases must hold at least one, all of {needed}; found {units}")
+        needed = "the same measure, unit of privacy, identifier column and distance"
+        raise ValueError(f"releases must be at least one, all with {needed}; found {units}")
     failure_probability = _sum_if_any([view.failure_probability for view in views])
     return replace(views[0], failure_probability=failure_probability, delta=_sum_if_any([view.delta for view in views]))
 

@@ -269,7 +269,7 @@ class Release:
         :raises ValueError: if this is a single series, or its keys are not known.
         """
         if self.keys is None:
-            raise ValueError("this release is of one series, or does not know its keys")
+            raise ValueError("this release is of a single series, or its keys are not known")
         return dict(zip(self.keys, self.parts(), strict=True))
 
     def to_dict(self) -> dict[str, object]:
@@ -373,7 +373,7 @@ def _frozen_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArra
     with np.errstate(invalid="ignore"):  # numbers that do not fit compare unequal below
         array = given.astype(dtype) if given.dtype.kind in "iuf" else None
     if array is None or not np.array_equal(given, array, equal_nan=given.dtype.kind == "f"):
-        raise ValueError(f"{name} of type {given.dtype} must be {np.dtype(dtype)} numbers, without loss")
+        raise ValueError(f"{name} of type {given.dtype} must be numbers that {np.dtype(dtype)} holds exactly")
     if array.dtype.kind == "f":
         array = array + 0.0  # turns -0.0 into 0.0, for equal hashes
     return np.frombuffer(array.tobytes(), dtype=dtype).reshape(array.shape)

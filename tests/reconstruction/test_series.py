@@ -135,7 +135,7 @@ def test_a_panel_has_a_series_for_each_key():
     assert changed.by_key()["y"].standard_error.tolist() == [2, 2, 2]
     with pytest.raises(ValueError, match=r"parts \(1\) must be one for each key of the release \(2\)"):
         series(release=whole, values=np.arange(6.0), standard_error=np.ones(6), parts=parts[:1])
-    with pytest.raises(ValueError, match="does not know its keys"):
+    with pytest.raises(ValueError, match="its keys are not known"):
         series().by_key()
 
 
