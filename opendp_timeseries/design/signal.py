@@ -113,8 +113,10 @@ class Signal:
         return self.count.resolution_bits + sum(kernel.resolution_bits for kernel in self.kernels)
 
     @property
-    def each(self) -> Self:
+    def each(self) -> Self | UnknownSignal:
         """Each series by itself. The caps stay: they hold over the whole panel."""
+        if self.count.reading.is_once and self.count.tiers is not None:
+            return UnknownSignal(self.grid.size)  # no count of one number weighs people by how many keys they have
         return replace(self, count=self.count.each, stages=self.kernels)
 
     @cached_property

@@ -31,6 +31,8 @@ _APART: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
 _LEAST: Final = 0.3
 _ROUNDS: Final = 30
 _BEFOREHAND: Final = 4.0
+#: So many keys are worked on at a time.
+_KEYS: Final = 64
 
 
 class Prior(NamedTuple):
@@ -102,6 +104,7 @@ class Estimates(NamedTuple):
 
         By orthogonal transforms, as sizes of priors are far apart.
 
+        :param values: of several series, with an axis of length 1 for the priors of each.
         :param shape: the values of a head whose total is 1.
         """
         right, free = shape / (shape @ shape), np.linalg.qr(shape[:, None], mode="complete")[0][:, 1:]
@@ -118,7 +121,7 @@ class Estimates(NamedTuple):
         beside = _solved(triangle, seen) @ free.T
         shown = (by_values @ beside[..., None])[..., 0]
         head = values @ right - noise**2 * (beside @ right) - np.sum((by_values @ right) * shown, axis=-1)
-        return cls(by_value @ values, variances, evidence, beside, head)
+        return cls(np.sum(by_value * values, axis=-1), variances, evidence, beside, head)
 
 
 def _solved(matrices: Array, sides: Array) -> Array:
@@ -233,8 +236,13 @@ def panel(
         rough = values @ shape / (shape @ shape)
         size = np.maximum(rough, _LEAST * max(total, variance**0.5) / keys)
         departures = np.concatenate([apart * process.roots for apart in _APART])
-        each = [Estimates.of(row, one * departures, noise, shape) for row, one in zip(values, size, strict=True)]
-        means, variances, evidence = (np.array([getattr(one, name) for one in each]) for name in Estimates._fields[:3])
+        some = [
+            Estimates.of(values[k : k + _KEYS, None], size[k : k + _KEYS, None, None, None] * departures, noise, shape)[
+                :3
+            ]
+            for k in range(0, keys, _KEYS)
+        ]
+        means, variances, evidence = map(np.concatenate, zip(*some, strict=True))
         often = np.full(len(departures), 1 / len(departures))
         for _ in range(_ROUNDS):
             chance = _chances(evidence + np.log(often), axis=1)

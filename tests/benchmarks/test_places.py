@@ -3,20 +3,31 @@
 python -m pytest tests/benchmarks/test_places.py -s --override-ini addopts=
 
 Counts of public rates, of people who are at one place at a time, behind NumPy's noise: of a cap (one value a step), and
-of a private panel by the sum of its keys. Takes some minutes on one core; ``PLACES_SEEDS=2`` does less.
+of a private panel by the sum of its keys. Logs of simulated cities, with all their people, are counted by the package.
+Takes half an hour on one core; ``PLACES_SEEDS=2`` does less.
 """
 
 import os
 import time
 
 import numpy as np
+import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.accounting.sampling import Sampling
+from opendp_timeseries.design.design import Design
+from opendp_timeseries.plugin.known import signal_of
+from opendp_timeseries.reconstruction.levels import panel
 from opendp_timeseries.reconstruction.matrices import FitError
+from tests.reconstruction.simulated import week
 from tests.reconstruction.test_joint import city, hours, rainy_days, released
 
 SEEDS = range(int(os.environ.get("PLACES_SEEDS", "10")))
+SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+STATIONS = list(range(25))
+CITY = {"city": STATIONS}
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
 
 def apart(release, seasons):
@@ -105,3 +116,180 @@ def test_three_hundred_stations_in_four_weeks_of_hours():
     taken = time.perf_counter() - start
     print(f"\n300 stations: {taken:.0f} s; stations {near(panel, counts)}, city {near(total, counts.sum(axis=0))}")
     assert np.allclose(panel.values.reshape(300, -1).sum(axis=0), total.values, rtol=1e-9)
+
+
+# Of logs with all of their people, without a cap
+
+
+def private_count(size, keys=STATIONS, **options):
+    return SPACE >> ts.then_participation_count(ts.TimeGrid(size=size), by="key", keys=keys, **options)
+
+
+def noisy(chain, scale, rng, *, truth=None, invocation=None):
+    """A release with NumPy's noise, which is quick.
+
+    :param truth: what the chain returns, if that is known.
+    """
+    design = Design(signal=signal_of(chain), sampling=Sampling(), scale=scale)
+    values = np.asarray(truth) + rng.normal(0, scale, design.signal.size)
+    return ts.Release(steps=np.arange(values.size), values=values, design=design, invocation=invocation)
+
+
+def least(chain, **budget):
+    return ts.least_scale(chain, **BUDGET | budget, sampling_probability=1.0)
+
+
+def distinct(log, size):
+    """How many people are at each station in each step."""
+    pairs = np.unique(np.stack([log["key"], log["time"], log["id"]]), axis=1)
+    return np.bincount(pairs[0] * size + pairs[1], minlength=25 * size).reshape(25, size).astype(float)
+
+
+@pytest.mark.parametrize("epsilon", [0.25, 1.0])
+def test_the_sum_of_stations_is_that_of_the_city(epsilon):
+    """Of 25 stations and 31 days with 30 people each, none of whom comes often: what their sum is, by the truth."""
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(30.0, (25, 31))
+    key, time_of = (np.repeat(index.ravel(), counts.ravel()) for index in np.indices(counts.shape))
+    log = {"id": rng.permutation(key.size) // 4, "time": time_of, "key": key}  # who comes four times
+    truth = distinct(log, 31).sum()
+    chain, found = private_count(31, groups=CITY), []
+    scale, values = least(chain, epsilon=epsilon), chain(log)
+    for seed in SEEDS:
+        _, total = ts.smooth([noisy(chain, scale, np.random.default_rng(seed), truth=values)])
+        found.append((total.values.sum() / truth, total.resample(31).standard_error[0] / truth))
+    # Without the city, levels alone, which are all that a sum over all steps depends on.
+    chain, alone = private_count(31), []
+    scale, count = least(chain, epsilon=epsilon), signal_of(chain).count
+    ends, weights = count.tiers.table(count.reading.most_steps)
+    means = np.reshape(chain(log), (count.tiers.series, 25, 31)).mean(axis=2).T
+    for seed in range(200):
+        noise = np.random.default_rng(seed).normal(0, scale / 31**0.5, means.shape)
+        levels = panel((means + noise) / scale, ends, weights / (scale * 2**16), 31**-0.5)
+        alone.append((31 * levels.levels.sum() / truth, 31 * levels.variance**0.5 / truth))
+    for name, rows, mark in (("with the city", found, 0.05 if epsilon < 1 else 0.02), ("without", alone, 0.0)):
+        ratio, said_of_one = np.array(rows).T
+        spread = ratio.std() / len(ratio) ** 0.5
+        print(
+            f"\nε = {epsilon:g}, {name}: sum / truth {ratio.mean():.4f} ± {spread:.4f}; one ± {said_of_one.mean():.3f}"
+        )
+        assert abs(ratio.mean() - 1) < max(mark, 3 * spread)
+
+
+def log_of(kind, seed, weeks=4, mean=11.0):
+    """A city's rides by the hour: commuters near their homes, or guests of whom the heavy ones come at night."""
+    rng = np.random.default_rng(seed)
+    size, steps = rng.lognormal(0, 0.9, 25), 168 * weeks
+    usual = week(steps)
+    rates = np.array([np.roll(usual, rng.integers(-2, 3)) ** rng.uniform(0.6, 1.4) for _ in range(25)])
+    rates *= rng.lognormal(-0.06, 0.35, 7 * weeks).repeat(24) * rng.lognormal(0, 0.1, (25, steps))
+    rates *= (mean * size / size.mean() / rates.mean(axis=1))[:, None]
+    counts = rng.poisson(rates)
+    key, at = (np.repeat(index.ravel(), counts.ravel()) for index in np.indices(counts.shape))
+    people = key.size // 6
+    active = np.minimum(rng.pareto(1.3 if kind == "rides" else 1.0, people) + 0.3, 150)
+    home = rng.choice(25, people, p=size / size.sum())
+    who = rng.choice(people, key.size, p=active / active.sum())
+    if kind == "rides":
+        for k in range(25):  # most rides of a station are of those who live there
+            near, here = np.flatnonzero(home == k), np.flatnonzero((key == k) & (rng.random(key.size) < 0.6))
+            who[here] = near[rng.choice(near.size, here.size, p=active[near] / active[near].sum())]
+    else:
+        heavy = np.argsort(active)[-people // 20 :]
+        at_night = np.flatnonzero((at % 24 < 6) | (at % 24 > 21))
+        who[at_night] = heavy[rng.choice(heavy.size, at_night.size, p=active[heavy] / active[heavy].sum())]
+    return {"id": who, "time": at, "key": key}
+
+
+@pytest.mark.parametrize("kind", ["rides", "guests"])
+def test_a_city_without_a_cap_beside_caps(kind):
+    """Stations, city and their days: without a cap, and with each cap, of which the log knows the best."""
+    size, seasons, found = 672, (24, 168), {}
+    for seed in SEEDS:
+        log, rng = log_of(kind, seed), np.random.default_rng(seed)
+        truth = distinct(log, size)
+        days = truth.reshape(25, -1, 24).sum(axis=2)
+        made = {}
+        chain = private_count(size, groups=CITY)
+        made["no cap"] = ts.smooth([noisy(chain, least(chain), rng, truth=chain(log))], seasons=seasons)
+        for cap in (10, 20, 40, 80):
+            panel = private_count(size, participation_cap=cap, key_cap=1)
+            chains = panel, panel >> ts.then_totals(CITY)
+            noise = [one >> ts.then_subsampled_gaussian(one.map(1).l2, sampling_probability=1.0) for one in chains]
+            factor, counts = ts.least_factor(noise, **BUDGET), np.array(panel(log))
+            values = counts, counts.reshape(25, -1).sum(axis=0)
+            both = [
+                noisy(one, factor * one.map(1).l2, rng, truth=value, invocation="one")
+                for one, value in zip(chains, values, strict=True)
+            ]
+            made[f"cap {cap}"] = ts.smooth(both, seasons=seasons)
+        for name, (stations, total) in made.items():
+            found.setdefault(name, []).append(
+                [
+                    near(stations, truth),
+                    near(total, truth.sum(axis=0)),
+                    near(stations.resample(24), days),
+                    near(total.resample(24), days.sum(axis=0)),
+                ]
+            )
+    print(f"\n{kind}: stations, city, days of stations, days of the city; error / share in 90% bands")
+    for name, rows in found.items():
+        said(f"{kind}, {name}", rows)
+    errors = {name: np.mean(rows, axis=0) for name, rows in found.items()}
+    best = [min(errors[name][k, 0] for name in errors if name != "no cap") for k in range(4)]
+    print(f"by the best cap: {np.round(errors['no cap'][:, 0] / best, 2).tolist()}")
+    assert np.all(errors["no cap"][:2, 0] < best[:2])
+    assert np.all((errors["no cap"][:, 1] > 0.8) & (errors["no cap"][:, 1] < 0.98))
+
+
+@pytest.mark.parametrize("size", [50, 100, 150])
+def test_people_at_a_small_station_without_a_cap(size):
+    """How much is seen of people who come once, for three hours; and a station that is closed for a day."""
+    steps, shares, covered, named, closed = 672, [], [], [], []
+    chain = private_count(steps, groups=CITY)
+    scale = least(chain)
+    for seed in SEEDS:
+        log, rng = log_of("rides", seed), np.random.default_rng(seed)
+        order = np.argsort(np.bincount(log["key"], minlength=25))
+        starts = rng.choice(np.arange(20, 600, 10), 4, replace=False)
+        where = [(int(k), int(start)) for k, start in zip(order[2:14:3], starts, strict=True)]
+        shut, day = int(order[-1]), 24 * int(rng.integers(3, 20))
+        still = (log["key"] != shut) | (log["time"] < day) | (log["time"] >= day + 24)
+        usual = np.mean(log["key"] == shut) * log["key"].size / steps
+        log = {name: column[still] for name, column in log.items()}
+        more = np.array([(k, start + hour) for k, start in where for hour in range(3) for _ in range(size)]).T
+        new = 10**6 + np.arange(more.shape[1])
+        for name, column in (("key", more[0]), ("time", more[1]), ("id", new)):
+            log[name] = np.append(log[name], column)
+        truth = distinct(log, steps)
+        panel, _ = ts.smooth([noisy(chain, scale, rng, truth=chain(log))], seasons=(24, 168))
+        for station, start in where:
+            part, here = panel.parts[station], slice(start, start + 3)
+            low, high = part.interval(0.9)
+            shares.append(1 + (part.values - truth[station])[here].mean() / size)
+            covered.append(np.mean((low <= truth[station])[here] & (truth[station] <= high)[here]))
+            named.append(np.isin(np.arange(start, start + 3), part.events).mean())
+        part, here = panel.parts[shut], slice(day, day + 24)
+        closed.append((part.values[here].mean() / usual, np.mean(part.interval(0.9)[0][here] <= 0)))
+    print(f"\n+{size}: share {np.mean(shares):.2f}, cover {np.mean(covered):.2f}, named {np.mean(named):.2f};", end="")
+    print(" closed: shows {:.2f} of what is usual, cover {:.2f}".format(*np.mean(closed, axis=0)))
+    assert size == 50 or (np.mean(shares) > 0.8 and np.mean(covered) > 0.8)
+
+
+@pytest.mark.parametrize("mean", [1.0, 8.0, 80.0])
+def test_stations_without_events_have_none(mean):
+    """Noise above, near and below the level: of how many series an event is said."""
+    steps, found = 336, []
+    chain = private_count(steps, groups=CITY)
+    scale = least(chain)
+    for seed in SEEDS:
+        log = log_of("rides", 100 + seed, weeks=2, mean=mean)
+        (panel, total) = ts.smooth([noisy(chain, scale, np.random.default_rng(seed), truth=chain(log))], seasons=24)
+        found += [len(part.events) > 0 for part in (*panel.parts, *total.parts)]
+    print(f"\nmean {mean:g}, noise {scale:.1f}: an event in {np.sum(found)} of {len(found)}")
+    assert np.sum(found) <= max(0.01 * len(found), 2)
+
+
+def test_the_noise_is_that_of_one_series():
+    one = SPACE >> ts.then_participation_count(ts.TimeGrid(size=672))
+    assert least(private_count(672, groups=CITY)) == pytest.approx(least(one), rel=1e-12)

@@ -202,6 +202,8 @@ def test_numbers_of_everybody_are_right_with_intervals_that_hold(log_space):
     assert (again.converged, again.release.keys, again.sources) == (True, (*keys,), (release,))
     assert list(again.by_key()) == keys
     assert again.standard_error == pytest.approx(np.sqrt(np.diag(again.covariance @ np.eye(25))))
+    one = release.by_key()["3 (up to 2 keys)"]  # which is weighed by how many keys people have
+    assert (one.size, one.design.signal.count) == (1, None)
     near = " ".join(contents_of(again).near)
     assert "An interval holds the counts of everybody with a probability of 90%" in near
     assert "event" not in near
