@@ -68,8 +68,8 @@ def tiers_of(series: AnySeries) -> int:
 
 def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
     """Return who counts how often, and what that leaves out."""
-    grids = {one.grid for one in series.sources}
-    if grids and series.release.grid not in grids:  # caps are those of each release, and not over all steps
+    grids = _grids(series)
+    if grids and _grid(series.release) not in grids:  # caps are those of each release, and not over all steps
         count = series.sources[0].design.signal.count or count
         where += f" in each of {len(grids)} releases" if len(grids) > 1 else ""
     reading = count.reading
@@ -91,9 +91,19 @@ def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
     return f"Counted of {caps}{level or '; totals are too low by the rest'}"
 
 
+def _grids(series: AnySeries) -> set[TimeGrid | None]:
+    """Return the grids on which the releases behind a series were read: several, if it is of adjacent ones."""
+    return {_grid(one) for one in series.sources}
+
+
+def _grid(release: Release) -> TimeGrid | None:
+    count = release.design.signal.count
+    return None if count is None else count.reading.grid
+
+
 def made_from(release: Release, part: AnySeries) -> str:
     """Return from which noisy values a series was made, and how large their noise is."""
-    grids = len({one.grid for one in part.sources})
+    grids = len(_grids(part))
     adjacent = f" of {grids} releases on adjacent grids, smoothed together" if grids > 1 else ""
     if tiers := tiers_of(part):
         return f"{tiers} noisy series{adjacent}, in which those who come often weigh more or less"
