@@ -69,7 +69,7 @@ class Budget:
         return cls(epsilon=epsilon, rho=rho, delta=0.0 if delta is None else delta)
 
     def __str__(self) -> str:
-        return self._words(_short)
+        return self._words(_shortest_text)
 
     def __format__(self, spec: str) -> str:
         return self._words(lambda number: format(number, spec)) if spec else str(self)
@@ -113,7 +113,7 @@ def large_delta(delta: float) -> str:
     )
 
 
-def _short(number: float) -> str:
+def _shortest_text(number: float) -> str:
     """Return the shortest text that reads back exactly."""
     return min((text for text in (f"{number:g}", repr(number)) if float(text) == number), key=len)
 
@@ -153,14 +153,14 @@ def _factor_for_number(number_at: Callable[[float], float], limit: float, start:
     def excess(x: float) -> float:
         return math.log(max(number_at(start * math.exp(x)), LOWEST_BOUND)) - math.log(limit)
 
-    shift = _root(excess, 1.0, -_MAX_LOG_FACTOR, _MAX_LOG_FACTOR)
+    shift = _zero_of(excess, 1.0, -_MAX_LOG_FACTOR, _MAX_LOG_FACTOR)
     if shift == _MAX_LOG_FACTOR:
         return math.inf
     # This little above the root, the factor nearly always suffices; it leaves the last digits of a budget unspent.
-    return _verified(lambda factor: number_at(factor) <= limit, start * math.exp(shift + 1e-12))
+    return _first_admitted(lambda factor: number_at(factor) <= limit, start * math.exp(shift + 1e-12))
 
 
-def _verified(admits: Callable[[float], bool], factor: float) -> float:
+def _first_admitted(admits: Callable[[float], bool], factor: float) -> float:
     """Return the first of the factor and slightly larger ones that is admitted; infinity if none is."""
     nudge = 2.0**-51
     while not admits(factor):
@@ -170,7 +170,7 @@ def _verified(admits: Callable[[float], bool], factor: float) -> float:
     return factor
 
 
-def _root(excess: Callable[[float], float], step: float, floor: float, ceiling: float) -> float:
+def _zero_of(excess: Callable[[float], float], step: float, floor: float, ceiling: float) -> float:
     """Return the zero of a falling function, searched from 0 in growing steps; an end of the range if it has none."""
     excess = cache(excess)
     here, up = 0.0, excess(0.0) > 0
@@ -207,7 +207,7 @@ def _factor_for_loss(loss_at: Callable[[float], PrivacyLoss], budget: Budget, st
             break
     else:
         return math.inf
-    return _verified(lambda factor: budget.admits(loss_at(factor)), factor)
+    return _first_admitted(lambda factor: budget.admits(loss_at(factor)), factor)
 
 
 def _sufficient_factor(loss: PrivacyLoss, budget: Budget) -> float:
@@ -243,5 +243,5 @@ def _shift(loss: PrivacyLoss, budget: Budget, step: float) -> float:
 
     floor = math.log(loss.law.holds_from / loss.scale) + 1e-9 if loss.law.holds_from > 0 else -_MAX_LOG_FACTOR
     ceiling = _MAX_LOG_FACTOR - math.log(loss.scale)
-    shift = _root(excess, step, floor, ceiling)
+    shift = _zero_of(excess, step, floor, ceiling)
     return shift if shift < ceiling else math.inf

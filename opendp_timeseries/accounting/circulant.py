@@ -34,7 +34,7 @@ def circulant_product(integers: NDArray[np.float64], taps: NDArray[np.int64]) ->
     if span <= _MAX_DIRECT or digit_bits < 1:
         return np.convolve(unrolled, arc, mode="valid")
     largest = (EXACT - 1) // int(np.abs(taps).sum())
-    return _by_fourier(unrolled, arc, size, largest, digit_bits)
+    return _convolve_by_fourier(unrolled, arc, size, largest, digit_bits)
 
 
 def _arc(taps: NDArray[np.int64]) -> tuple[int, NDArray[np.float64]]:
@@ -66,7 +66,7 @@ def _certified_digit_bits(length: int, arc: NDArray[np.float64]) -> int:
     return math.floor(-2 - math.log2(per_unit))
 
 
-def _by_fourier(
+def _convolve_by_fourier(
     unrolled: NDArray[np.float64], arc: NDArray[np.float64], size: int, largest: int, digit_bits: int
 ) -> NDArray[np.float64]:
     """Return the valid convolution, computed digit by digit, each part rounded to the integers that it must be.

@@ -133,18 +133,18 @@ def _filtered_majorant(influence: Influence, kernel: Taps, panel_size: int) -> t
         return majorant.values, 0.0
     # Round `a` up to a grid on which the convolution is exact: integers up to 2**(room's bits - 1) <= room.
     # Counts, and the output of one filter at the usual resolution, lie on this grid already.
-    room = (EXACT - 1) // (_total(kernel) * _halves(influence, kernel))
+    room = (EXACT - 1) // (_tap_sum(kernel) * _halves(influence, kernel))
     largest = influence.linf if majorant is None else majorant.values[0]
     places = min(room.bit_length() - 1 - math.frexp(largest)[1], 900)
     bounds = []
     if majorant is not None and block:
-        bounds.append(_rearranged(_in_units(majorant.values[: len(kernel.numerators)], places), kernel))
+        bounds.append(_filter_rearranged(_in_units(majorant.values[: len(kernel.numerators)], places), kernel))
     if has_gap:
         step = int(_in_units(min(influence.linf, largest), places))
         every = math.ceil(influence.l1_norm() * Fraction(2) ** places)
-        bounds.append([step * tap for tap in _separated(influence, kernel, panel_size, every / step)])
-        bounds.append([every * _total(kernel)])
-    integers = _least(bounds)
+        bounds.append([step * tap for tap in _separated_bound(influence, kernel, panel_size, every / step)])
+        bounds.append([every * _tap_sum(kernel)])
+    integers = _least_prefix_sums(bounds)
     scale = places + kernel.resolution_bits
     with np.errstate(over="ignore"):  # beyond the largest float is infinity, which is an upper bound
         values = np.ldexp(np.array(integers, dtype=np.float64), -scale)
@@ -155,7 +155,7 @@ def _in_units(values: NDArray[np.float64] | float, places: int) -> NDArray[np.fl
     return np.maximum(np.ceil(np.ldexp(values, places)), 1.0)  # at least 1, should the scaling underflow
 
 
-def _rearranged(units: NDArray[np.float64], kernel: Taps) -> list[int]:
+def _filter_rearranged(units: NDArray[np.float64], kernel: Taps) -> list[int]:
     """Return the magnitudes that ``units`` lead to after a symmetric decreasing filter, as descending integers.
 
     The worst vector has its magnitudes on the cycle in the order 0, 1, -1, 2, -2, …, the largest in the middle.
@@ -169,7 +169,7 @@ def _rearranged(units: NDArray[np.float64], kernel: Taps) -> list[int]:
     return list(map(int, product[product > 0].tolist()))
 
 
-def _separated(influence: Influence, kernel: Taps, panel_size: int, every: float) -> list[int]:
+def _separated_bound(influence: Influence, kernel: Taps, panel_size: int, every: float) -> list[int]:
     """Return bounds on the magnitudes that separated steps lead to after the filter, descending.
 
     They are in units of a tap times the largest change: two entries for each step and distance to it, one for the step
@@ -189,12 +189,12 @@ def _separated(influence: Influence, kernel: Taps, panel_size: int, every: float
     copies = np.diff(ends, prepend=0)
     # Beyond the bound on its sum the list adds nothing, and may be long.
     sum_so_far = np.cumsum(sums[order].astype(np.float64) * copies)
-    enough = 1 + int(np.searchsorted(sum_so_far, 1.001 * every * _total(kernel)))
+    enough = 1 + int(np.searchsorted(sum_so_far, 1.001 * every * _tap_sum(kernel)))
     values = np.repeat(sums[order][:enough], copies[:enough])
     return list(values[values > 0].tolist())
 
 
-def _least(bounds: list[list[int]]) -> list[int]:
+def _least_prefix_sums(bounds: list[list[int]]) -> list[int]:
     """Return descending integers whose prefix sums are the least of those of the bounds."""
     if len(bounds) == 1:
         return bounds[0]
@@ -210,13 +210,13 @@ def _magnitudes(kernel: Taps) -> NDArray[np.int64]:
     return np.sort(np.abs(kernel.numerators[kernel.numerators != 0]))[::-1]
 
 
-def _total(kernel: Taps) -> int:
+def _tap_sum(kernel: Taps) -> int:
     return int(_magnitudes(kernel).sum())  # below 2**53, a rule of kernels
 
 
 def gain(kernel: Taps) -> Fraction:
     """Return ``sum |h|``, exactly."""
-    return Fraction(_total(kernel), 2**kernel.resolution_bits)
+    return Fraction(_tap_sum(kernel), 2**kernel.resolution_bits)
 
 
 def energy(kernel: Taps) -> Fraction:
@@ -227,7 +227,7 @@ def energy(kernel: Taps) -> Fraction:
 @lru_cache(maxsize=16)
 def _autocorrelation(kernel: Taps) -> Integers:
     """Return ``|R_m|`` for ``R_m = sum_t q_t q_(t+m)`` in squared units, exactly, indexed by the shift ``m``."""
-    total, taps = _total(kernel), kernel.numerators
+    total, taps = _tap_sum(kernel), kernel.numerators
     width = 53 - total.bit_length()  # digits below 2**width keep the product exact
     if width < 1:
         # Callers use only sums that include R_0, and the sum of all |R_m| is at most this.

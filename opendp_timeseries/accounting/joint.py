@@ -109,14 +109,14 @@ class JointLaw:
     @cached_property
     def increasing(self) -> Law:
         """A law that bounds ``E g(ε; U)`` for every ``ε``, whether queries are adaptive or not."""
-        return self._sum(_for_profiles)
+        return self._sum(_split_for_profiles)
 
     @cached_property
     def convex(self) -> tuple[Law, ...]:
         """Laws that bound ``E φ(U)`` for every convex increasing ``φ``; none unless some query is fixed in advance."""
         if self.largest == math.inf:
             return ()
-        return tuple(self._sum(_for_convex, k) for k in range(max(len(_convex(part)) for part in self.parts)))
+        return tuple(self._sum(_split_for_convex, k) for k in range(max(len(_convex(part)) for part in self.parts)))
 
     def refined(self, bound: float, function: object) -> float:
         """Return ``bound``, as no better one is known."""
@@ -149,7 +149,7 @@ class JointLaw:
     @cached_property
     def _above(self) -> Law:
         """A law that bounds ``P(U > u)`` for every ``u``."""
-        return self._sum(_upwards)
+        return self._sum(_split_up)
 
     def _sum(self, split: _Split, choice: int | None = None) -> Law:
         """Return the law of the sum of the releases' laws for increasing functions, or of those for convex functions.
@@ -164,13 +164,13 @@ class JointLaw:
         for part, n in Counter(self.parts).items():
             convex = () if choice is None else _convex(part)
             if convex:  # a release with fewer laws than others contributes its last
-                terms.append((_scaled(convex[min(choice or 0, len(convex) - 1)], part.loss.scale), n))
+                terms.append((_scale_law(convex[min(choice or 0, len(convex) - 1)], part.loss.scale), n))
             elif (equal := _as_binomial(part.loss.law)) is not None:
                 unit, steps, p = equal
                 counts[unit / Fraction(part.loss.scale) ** 2, p] += n * steps
             else:
                 terms.append((_increasing(part.loss), n))
-        terms += [(_trimmed(_law_of_count(unit, steps, p)), 1) for (unit, p), steps in counts.items()]
+        terms += [(_trim_law(_law_of_count(unit, steps, p)), 1) for (unit, p), steps in counts.items()]
         return _law_of_sum(terms, split)
 
 
@@ -204,8 +204,8 @@ def _law_of_count(unit: Fraction, steps: int, p: float) -> Law:
     return law_of_reach(multiples(unit, np.arange(steps + 1)), KeptCount(steps, p))
 
 
-def _scaled(law: Law, scale: float) -> Law:
-    return _trimmed(Law(over_variance(law.values, scale), law.weights))
+def _scale_law(law: Law, scale: float) -> Law:
+    return _trim_law(Law(over_variance(law.values, scale), law.weights))
 
 
 # A search, its plan and the ledger need the same law.
@@ -215,14 +215,14 @@ _joint_law: Final = lru_cache(maxsize=16)(JointLaw)
 # A search for the scale of a further release needs those of all earlier ones at each step.
 @lru_cache(maxsize=2**11)
 def _increasing(loss: PrivacyLoss) -> Law:
-    return _scaled(loss.law.increasing, loss.scale)
+    return _scale_law(loss.law.increasing, loss.scale)
 
 
 #: Independent variables, each with its number of copies.
 _Terms = list[tuple[Law, int]]
 
 
-def _trimmed(law: Law) -> Law:
+def _trim_law(law: Law) -> Law:
     """Drop values without weight, and move a negligible lower tail up to the first remaining value."""
     values, weights = law.values[law.weights > 0], law.weights[law.weights > 0]
     low = int(np.searchsorted(np.cumsum(weights), _CUT, side="right"))
@@ -236,15 +236,15 @@ def _law_of_sum(terms: _Terms, split: _Split) -> Law:
     if math.prod(len(law.values) ** copies for law, copies in terms) <= _MAX_ATOMS:
         total = Law(np.zeros(1), np.ones(1))
         for law in (law for law, copies in terms for _ in range(copies)):
-            total = _every_sum(total, law)
+            total = _enumerate_sums(total, law)
         return total
     lowest = up_fraction(sum(Fraction(float(law.values[0])) * copies for law, copies in terms))
     largest = math.fsum(float(law.values[-1]) * copies for law, copies in terms) * _TINY_MARGIN
     step = _reach_above_lowest(terms) / _POINTS * _TINY_MARGIN
-    sums = [_power(_on_lattice(law, lowest, step, split), copies) for law, copies in terms]
+    sums = [_power(_to_lattice(law, lowest, step, split), copies) for law, copies in terms]
     while len(sums) > 1:
         odd = sums[len(sums) & ~1 :]
-        sums = [_convolved(x, y) for x, y in zip(sums[::2], sums[1::2], strict=False)] + odd
+        sums = [_convolve(x, y) for x, y in zip(sums[::2], sums[1::2], strict=False)] + odd
     _, first, mass, cut = sums[0]
     values = (lowest + np.arange(first, first + len(mass), dtype=np.float64) * step) * _TINY_MARGIN
     if cut > 0:
@@ -252,7 +252,7 @@ def _law_of_sum(terms: _Terms, split: _Split) -> Law:
     return Law(values[mass > 0], mass[mass > 0])
 
 
-def _every_sum(x: Law, y: Law) -> Law:
+def _enumerate_sums(x: Law, y: Law) -> Law:
     if len(x.values) == len(y.values) == 1:  # as below, without sorting
         total = x.values + y.values
         return Law(up_array(total) if total[0] > 0 else np.zeros(1), x.weights * y.weights * _TINY_MARGIN)
@@ -274,7 +274,7 @@ def _reach_above_lowest(terms: _Terms) -> float:
     return float(min(farthest, np.min(logs / rates)))
 
 
-def _on_lattice(law: Law, lowest: float, step: float, split: _Split) -> Lattice:
+def _to_lattice(law: Law, lowest: float, step: float, split: _Split) -> Lattice:
     """Move the mass of a variable to ``step·0, step·1, …`` above its least value."""
     above: NDArray[np.float64] = law.values - law.values[0]
     points = np.where(above > 0, (above + 2.0**-52 * law.values) / step * _TINY_MARGIN, 0.0)
@@ -291,11 +291,11 @@ def _on_lattice(law: Law, lowest: float, step: float, split: _Split) -> Lattice:
 def _power(x: Lattice, copies: int) -> Lattice:
     if copies == 1:
         return x
-    twice = _power(_convolved(x, x), copies // 2)
-    return _convolved(twice, x) if copies % 2 else twice
+    twice = _power(_convolve(x, x), copies // 2)
+    return _convolve(twice, x) if copies % 2 else twice
 
 
-def _convolved(x: Lattice, y: Lattice) -> Lattice:
+def _convolve(x: Lattice, y: Lattice) -> Lattice:
     """Return the sum of two independent variables; mass cut from either is cut from the sum."""
     sparse, dense = sorted((x.mass, y.mass), key=np.count_nonzero)
     places = np.flatnonzero(sparse)
@@ -313,12 +313,12 @@ def _convolved(x: Lattice, y: Lattice) -> Lattice:
 _Split = Callable[[NDArray[np.float64], NDArray[np.float64], float], NDArray[np.float64]]
 
 
-def _for_convex(below: NDArray[np.float64], place: NDArray[np.float64], step: float) -> NDArray[np.float64]:
+def _split_for_convex(below: NDArray[np.float64], place: NDArray[np.float64], step: float) -> NDArray[np.float64]:
     """Split so that the mean is kept: for convex increasing functions."""
     return np.minimum(place * _TINY_MARGIN, 1.0)
 
 
-def _for_profiles(below: NDArray[np.float64], place: NDArray[np.float64], step: float) -> NDArray[np.float64]:
+def _split_for_profiles(below: NDArray[np.float64], place: NDArray[np.float64], step: float) -> NDArray[np.float64]:
     """Split so that the profile at ε = 0 never falls: for all profiles ``g(ε; ·)`` at scales of at least 1/2.
 
     They are convex increasing functions of ``g(0; ·)``, which bends down most at the lower end of a cell.
@@ -330,7 +330,7 @@ def _for_profiles(below: NDArray[np.float64], place: NDArray[np.float64], step: 
     return np.where(place > 0, np.fmin(share, 1.0), 0.0)
 
 
-def _upwards(below: NDArray[np.float64], place: NDArray[np.float64], step: float) -> NDArray[np.float64]:
+def _split_up(below: NDArray[np.float64], place: NDArray[np.float64], step: float) -> NDArray[np.float64]:
     """Move everything up: for all increasing functions."""
     return np.ceil(place)
 

@@ -177,8 +177,8 @@ def even_spread(steps: int, blocks: Blocks) -> Spread:
     """Return the most even spread: the worst for every convex increasing function."""
     per_block, _ = divmod(steps, blocks.count)
     if not blocks.short or per_block <= blocks.short:
-        return _evenly(steps, blocks.count)
-    return _joined((1, blocks.short), *_evenly(steps - blocks.short, blocks.full))
+        return _even_parts(steps, blocks.count)
+    return _spread_of((1, blocks.short), *_even_parts(steps - blocks.short, blocks.full))
 
 
 def spreads(steps: int, blocks: Blocks) -> Iterator[Spread]:
@@ -191,11 +191,13 @@ def spreads(steps: int, blocks: Blocks) -> Iterator[Spread]:
         for in_short in {0, blocks.short}:
             for shared in range(free + 1):
                 if shared <= remaining - in_short <= shared * blocks.length:
-                    yield _joined((full_blocks, blocks.length), (1, in_short), *_evenly(remaining - in_short, shared))
+                    yield _spread_of(
+                        (full_blocks, blocks.length), (1, in_short), *_even_parts(remaining - in_short, shared)
+                    )
         for shared in range(1, free + 2):
             # The short block is one of them, with the smaller number.
             if shared <= remaining <= shared * blocks.length and 0 < remaining // shared < blocks.short:
-                yield _joined((full_blocks, blocks.length), *_evenly(remaining, shared))
+                yield _spread_of((full_blocks, blocks.length), *_even_parts(remaining, shared))
 
 
 def trials_of(spread: Spread, length: int) -> list[tuple[int, float]]:
@@ -225,10 +227,10 @@ def worst_spreads(steps: int, blocks: Blocks, square: Fraction) -> Law | None:
     return Law(multiples(square, np.arange(largest + 1)), weights)
 
 
-def _evenly(steps: int, blocks: int) -> Spread:
+def _even_parts(steps: int, blocks: int) -> Spread:
     per_block, larger = divmod(steps, blocks) if blocks else (0, 0)
-    return _joined((blocks - larger, per_block), (larger, per_block + 1))
+    return _spread_of((blocks - larger, per_block), (larger, per_block + 1))
 
 
-def _joined(*parts: tuple[int, int]) -> Spread:
+def _spread_of(*parts: tuple[int, int]) -> Spread:
     return tuple((blocks, steps) for blocks, steps in parts if blocks > 0 and steps > 0)

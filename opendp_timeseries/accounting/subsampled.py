@@ -228,8 +228,8 @@ def _worst_case(influence: Influence, p: float, size: int, blocks: Blocks | None
     a = np.zeros(0) if influence.majorant is None else influence.majorant.values
     if len(a) == 0 or a[0] > _MAX_CHANGE or (len(a) >= steps and a[steps - 1] >= linf):
         if tight and blocks is not None:
-            return _worst_case_in_blocks(_growing(reach), (steps, blocks, m), p)
-        return _WorstCase(_growing(reach), tight, (vertex_sum(n, m, remainder, p),), (vertex,))
+            return _worst_case_in_blocks(_without_repeated_end(reach), (steps, blocks, m), p)
+        return _WorstCase(_without_repeated_end(reach), tight, (vertex_sum(n, m, remainder, p),), (vertex,))
 
     majorant = np.maximum(a**2 * _TINY_MARGIN, LOWEST_BOUND)
     sums = np.concatenate([[0.0], np.cumsum(majorant) * (1 + 2.0**-52 * len(majorant))])
@@ -239,7 +239,7 @@ def _worst_case(influence: Influence, p: float, size: int, blocks: Blocks | None
         convex += (vertex_sum(n, m, remainder, p),)
     starts = np.flatnonzero(np.diff(majorant, prepend=math.inf))
     equal = _Squares(majorant[starts], np.diff(starts, append=len(majorant)), p)
-    return _WorstCase(_growing(reach), False, convex, (equal, vertex))
+    return _WorstCase(_without_repeated_end(reach), False, convex, (equal, vertex))
 
 
 def _worst_case_in_blocks(reach: NDArray[np.float64], attained: _Attained, p: float) -> _WorstCase:
@@ -254,5 +254,5 @@ def _worst_case_in_blocks(reach: NDArray[np.float64], attained: _Attained, p: fl
     return _WorstCase(reach, False, (law,), (caught,), attained)
 
 
-def _growing(reach: NDArray[np.float64]) -> NDArray[np.float64]:
+def _without_repeated_end(reach: NDArray[np.float64]) -> NDArray[np.float64]:
     return reach[: int(np.searchsorted(reach, reach[-1])) + 1]

@@ -137,10 +137,10 @@ def edges_of(width: Width, first: int, *, size: int | None, last: int | None, zo
     assert size is not None
     stop = int(edges[size]) if size < len(edges) else LAST + 1
     check_years(f"size ({size}) steps of {width} from start ({start!r})", first, stop)
-    return plainest(edges[: size + 1])
+    return simplify_edges(edges[: size + 1])
 
 
-def plainest(edges: Edges) -> Edges:
+def simplify_edges(edges: Edges) -> Edges:
     """Return edges as a range if they are equally spaced, else as a read-only array."""
     if isinstance(edges, range):
         return edges

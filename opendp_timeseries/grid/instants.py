@@ -58,7 +58,7 @@ def parse_instants(given: Mapping[str, object], zone: dt.tzinfo | None) -> list[
         ``datetime`` with ``fold=1`` is the second instant at which the clock shows it.
     :raises TypeError, ValueError: for anything else, and for times that do not fit.
     """
-    times, aware = read_text_times([_written(name, value, zone) for name, value in given.items()])
+    times, aware = read_text_times([_as_text(name, value, zone) for name, value in given.items()])
     instants = []
     for (name, value), time, is_aware in zip(given.items(), times, aware, strict=True):
         what = f"{name} ({shown(str(value))})"
@@ -81,7 +81,7 @@ def parse_days(given: Mapping[str, object], zone: dt.tzinfo) -> NDArray[np.datet
     :param given: as for :func:`parse_instants`.
     :raises TypeError, ValueError: for anything else.
     """
-    times, aware = read_text_times([_written(name, value, zone) for name, value in given.items()])
+    times, aware = read_text_times([_as_text(name, value, zone) for name, value in given.items()])
     local = []
     for (name, value), time, is_aware in zip(given.items(), times.astype(np.int64).tolist(), aware, strict=True):
         what = f"{name} ({shown(str(value))})"
@@ -101,7 +101,7 @@ def offset_of_fold(value: object, zone: dt.tzinfo | None) -> dt.timedelta | None
     return clock.replace(tzinfo=zone).utcoffset()
 
 
-def _written(name: str, value: object, zone: dt.tzinfo | None) -> str:
+def _as_text(name: str, value: object, zone: dt.tzinfo | None) -> str:
     if not isinstance(value, (str, dt.date, np.datetime64)):
         raise TypeError(f"{name} ({shown(value)}) must be an ISO 8601 string, a datetime or a datetime64")
     if isinstance(value, dt.datetime) and (offset := offset_of_fold(value, zone)) is not None:

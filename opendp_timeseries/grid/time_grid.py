@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from opendp_timeseries._json import fields_of
 from opendp_timeseries._validate import integer, shown
 from opendp_timeseries.grid.clock import DAY, Clock, Ints, clock_around
-from opendp_timeseries.grid.edges import Edges, edges_of, parse_width, plainest
+from opendp_timeseries.grid.edges import Edges, edges_of, parse_width, simplify_edges
 from opendp_timeseries.grid.instants import UNITS, Instant, check_years, parse_instants, parse_zone, write_instant
 
 _MAX_SIZE: Final = 2**31
@@ -159,7 +159,7 @@ class TimeGrid:
         check_years(f"edges ({given[0]!s} to {given[-1]!s})", instants[0], instants[-1])
         written = tuple(write_instant(instant, clock) for instant in instants)
         grid = cls.__new__(cls)
-        grid._set(plainest(np.array(instants, dtype=np.int64)), start=written[0], zone=zone, listed=written)
+        grid._set(simplify_edges(np.array(instants, dtype=np.int64)), start=written[0], zone=zone, listed=written)
         return grid
 
     def _set(self, edges: Edges, listed: tuple[str, ...] | None = None, **fields: str | None) -> None:

@@ -285,7 +285,7 @@ def load_flow(path: Name, grid: TimeGrid | None = None, *, fill: int | None = No
     readings = list(_read(path, parse, header=1))
     if grid is not None:
         return _on_grid(readings, grid, fill)
-    return _filled(np.array([vehicles for _, vehicles in readings], dtype=np.int64), fill)
+    return _fill_empty(np.array([vehicles for _, vehicles in readings], dtype=np.int64), fill)
 
 
 def _columns(line: str, least: int) -> list[str]:
@@ -314,10 +314,10 @@ def _on_grid(readings: list[_Reading], grid: TimeGrid, fill: int | None) -> NDAr
         raise ValueError(f"{_steps(repeated)} have more than one row; remove the others")
     signal = np.full(grid.size, _NO_FLOW, dtype=np.int64)
     signal[steps] = flow
-    return _filled(signal, fill)
+    return _fill_empty(signal, fill)
 
 
-def _filled(signal: NDArray[np.int64], fill: int | None) -> NDArray[np.int64]:
+def _fill_empty(signal: NDArray[np.int64], fill: int | None) -> NDArray[np.int64]:
     empty = signal == _NO_FLOW
     if fill is not None:
         signal[empty] = integer("fill", fill, minimum=0)

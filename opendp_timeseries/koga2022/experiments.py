@@ -167,7 +167,7 @@ def subsampled(
     how = f", {_name_of(reconstruct)}" if reconstruct else ", smoothed" if smoothed else ""
     reconstruction = reconstruct or (ts.smooth if smoothed else ts.interpolate)
     name = f"ours, {'with' if filtered else 'without'} filter{how}"
-    return _chained(name, problem, problem.sampling_probability, reconstruction, filtered=filtered)
+    return _method_of(name, problem, problem.sampling_probability, reconstruction, filtered=filtered)
 
 
 def every_step(
@@ -186,14 +186,14 @@ def every_step(
     how = ("smoother" if smoothed else "filter") + (f" with season {seasons:g}" if seasons else "")
     how = _name_of(reconstruct) if reconstruct else how
     reconstruction = reconstruct or (partial(ts.smooth, seasons=seasons) if smoothed else _filtered(problem.kernel))
-    return _chained(f"every step, then {how}", problem, 1.0, reconstruction, filtered=False)
+    return _method_of(f"every step, then {how}", problem, 1.0, reconstruction, filtered=False)
 
 
 def _name_of(reconstruct: Callable[[ts.Release], object]) -> str:
     return str(getattr(reconstruct, "__name__", type(reconstruct).__name__)).replace("_", " ")
 
 
-def _chained(
+def _method_of(
     name: str, problem: Problem, p: float, reconstruct: Callable[[ts.Release], object], *, filtered: bool
 ) -> Method:
     """Return the subsampled Gaussian with the least noise at the problem's (ε, δ)."""

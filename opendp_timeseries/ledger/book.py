@@ -304,11 +304,13 @@ class Book:
     def with_spent(self, designs: Sequence[Design]) -> Book:
         """Return the book with a further entry, whose number is that of all entries."""
         written_designs = [design.to_dict() for design in designs]
-        return self._with({"spent": len(self.entries) + 1, "at": _now(), "designs": written_designs})
+        return self._with({"spent": len(self.entries) + 1, "at": _timestamp(), "designs": written_designs})
 
     def with_released(self, number: int, releases: Sequence[Release]) -> Book:
         """Return the book with an entry completed."""
-        return self._with({"released": number, "at": _now(), "releases": [release.to_dict() for release in releases]})
+        return self._with(
+            {"released": number, "at": _timestamp(), "releases": [release.to_dict() for release in releases]}
+        )
 
     def _with(self, document: dict[str, object]) -> Book:
         entries, line = list(self.entries), written(document)
@@ -392,5 +394,5 @@ def _columns(design: Design) -> str:
     return f"{design.count.reading.log.identifier!r}{time}"
 
 
-def _now() -> str:
+def _timestamp() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

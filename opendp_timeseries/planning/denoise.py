@@ -19,7 +19,7 @@ _OPEN: Final = 4
 _MAX_ITERATIONS: Final = 200
 
 
-def denoised(
+def denoise(
     counts: NDArray[np.float64], noise: float, widths: NDArray[np.float64], places: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the expected entries of a histogram, which are not negative, and their covariance.

@@ -157,7 +157,7 @@ class Plan:
 
         :param candidate: which of ``candidates``; the recommended one if left out.
         """
-        seasons, periods = "", ", ".join(map(_exact, self.signal.periods))
+        seasons, periods = "", ", ".join(map(_exact_text, self.signal.periods))
         if periods:
             seasons = f", seasons=({periods})" if len(self.signal.periods) > 1 else f", seasons={periods}"
         design = self.of(candidate or self.recommended)
@@ -175,7 +175,9 @@ class Plan:
         count = design.count
         if count.grid.step is None or self.individuals > 1 or count.unit.replaced:
             return None
-        if (grouping := count.reading.grouping) is not None and (grouping.fractions() or len(_outermost(grouping)) > 1):
+        if (grouping := count.reading.grouping) is not None and (
+            grouping.fractions() or len(_outermost_groups(grouping)) > 1
+        ):
             return None
         public = {name: (getattr(count.grid, name), None) for name in ("start", "step", "size", "zone")} | {
             "participation-cap": (best.participation_cap, None),
@@ -186,16 +188,16 @@ class Plan:
             "delta": (self.delta, None),
             "sampling-probability": (best.sampling_probability, 1),
             "sampling": (design.sampling.name, "poisson"),
-            "filter-std": (_exact(best.std), "0"),
+            "filter-std": (_exact_text(best.std), "0"),
         }  # each with its default
         words = ["python", "-m", "opendp_timeseries", "LOG.csv", "--identifier", "ID", "--time", "TIME"]
         for name, (value, usual) in public.items():
             words += [f"--{name}", str(value)] if value != usual else []
         words += [] if count.panel is None else ["--by", "KEY", "--keys", "KEYS.csv"]
         if grouping is not None:
-            words += ["--total", *_outermost(grouping)]
+            words += ["--total", *_outermost_groups(grouping)]
             words += ["--groups", *["COLUMN"] * (grouping.depth - 1)] if grouping.depth > 1 else []
-        words += ["--season", *map(_exact, self.signal.periods)] if self.signal.periods else []
+        words += ["--season", *map(_exact_text, self.signal.periods)] if self.signal.periods else []
         return shlex.join(words)
 
     def to_dict(self) -> dict[str, object]:
@@ -354,7 +356,7 @@ class Plan:
 _smoothed, _straight = attrgetter("smoothed"), attrgetter("interpolated")
 
 
-def _outermost(grouping: Grouping) -> list[str]:
+def _outermost_groups(grouping: Grouping) -> list[str]:
     groups = grouping.groups
     return [name for name, depth in zip(groups.names, groups.depths, strict=True) if depth == 0]
 
@@ -625,5 +627,5 @@ def _by_gap(participation: Any, size: int) -> tuple[dict[int, Participation], bo
     return by_gap, True
 
 
-def _exact(number: float) -> str:
+def _exact_text(number: float) -> str:
     return repr(number).removesuffix(".0")  # parses to the same float

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.design.weighting import Downweight, Drop, capped
-from opendp_timeseries.planning.denoise import denoised
+from opendp_timeseries.planning.denoise import denoise
 
 Array = NDArray[np.float64]
 
@@ -216,7 +216,7 @@ class Participation:
         """The numbers of steps that each entry covers, with weights in proportion to 1/n: even in log n."""
         inner: Any = self.edges
         edges = [0, *inner, max(self.size, inner[-1] + 1)]
-        numbers = [_represented(low + 1, high) for low, high in itertools.pairwise(edges)]
+        numbers = [_weighted_integers(low + 1, high) for low, high in itertools.pairwise(edges)]
         return [(n, w / w.sum()) for n, w in numbers]
 
     def by_often(self, ends: NDArray[np.int64]) -> Array:
@@ -243,10 +243,10 @@ class Participation:
             return np.maximum(counts, 0.0), self.standard_error**2 * np.eye(len(counts))
         places = np.array([float(w @ np.log2(n)) for n, w in self._bins])
         widths = np.array([float(np.sum(1 / n)) if len(n) < _FEW else math.log(n[-1] / n[0]) for n, _ in self._bins])
-        return denoised(counts, self.standard_error, widths, places)
+        return denoise(counts, self.standard_error, widths, places)
 
 
-def _represented(low: int, high: int) -> tuple[Array, Array]:
+def _weighted_integers(low: int, high: int) -> tuple[Array, Array]:
     """Return the integers from ``low`` to ``high`` with weights 1/n; a sample even in log n if they are many."""
     if high - low < _FEW:
         numbers = np.arange(low, high + 1, dtype=np.float64)

@@ -98,7 +98,7 @@ def described_signal(
     if proxy is not None:
         if any(given is not None for given in (level, season_amplitudes, deviation, time_scale)):
             raise ValueError("describe the signal by a public proxy alone, or by level, seasons and departures")
-        return _like(proxy, size)
+        return _signal_of_proxy(proxy, size)
     if (deviation is None) != (time_scale is None) or (season_amplitudes is None and deviation is None):
         raise ValueError(
             "describe the signal by season_amplitudes={period: amplitude}, by deviation and time_scale, by all three,"
@@ -107,14 +107,14 @@ def described_signal(
     amplitudes = _amplitudes(season_amplitudes, size)
     pattern, departures = np.zeros(size), np.zeros(size)
     for period, amplitude in amplitudes.items():
-        pattern += _pattern(size, period, amplitude)
+        pattern += _pattern_covariance(size, period, amplitude)
     words = [f"season {period:g} ± {high:g}" for period, high in amplitudes.items()]
     if deviation is not None:
         length = check.real(
             "time_scale", time_scale, above=0.0, maximum=size, remedy="in steps, at most the grid's size"
         )
         sd = check.real("deviation", deviation, above=0.0)
-        departures += _departure(size, length, sd)
+        departures += _departure_covariance(size, length, sd)
         words.append(f"departures of {sd:g} within {length:g} steps")
     if level is None:
         square = _UNKNOWN_LEVEL**2 * (pattern[0] + departures[0])
@@ -140,7 +140,7 @@ def _amplitudes(given: Mapping[float, float] | None, size: int) -> dict[float, f
     }  # fmt: skip
 
 
-def _pattern(size: int, period: float, amplitude: float) -> NDArray[np.float64]:
+def _pattern_covariance(size: int, period: float, amplitude: float) -> NDArray[np.float64]:
     """Return the covariance of a smooth pattern, with each harmonic at the nearest frequency of the cycle."""
     harmonics = np.arange(1, min(_MAX_HARMONICS, math.floor(period / 2)) + 1)
     share = (1 + (harmonics / _ROUGHNESS) ** 2) ** -2.0
@@ -150,14 +150,14 @@ def _pattern(size: int, period: float, amplitude: float) -> NDArray[np.float64]:
     return np.asarray(sum(v * np.cos(2 * np.pi * (k * lags % size) / size) for v, k in zip(share, turns, strict=True)))
 
 
-def _departure(size: int, length: float, deviation: float) -> NDArray[np.float64]:
+def _departure_covariance(size: int, length: float, deviation: float) -> NDArray[np.float64]:
     """Return the covariance of an Ornstein–Uhlenbeck process on a line, wrapped around the cycle."""
     turns = np.arange(-math.ceil(20 * length / size), math.ceil(20 * length / size) + 1)
     shape = np.sum(np.exp(-np.abs(np.arange(size)[:, None] + turns * size) / length), axis=1)
     return np.asarray(deviation**2 * shape / shape[0])
 
 
-def _like(proxy: ArrayLike, size: int) -> SignalModel:
+def _signal_of_proxy(proxy: ArrayLike, size: int) -> SignalModel:
     values = check.reals("proxy", proxy)
     if values.shape != (size,) or not np.all(np.isfinite(values)):
         raise ValueError(f"proxy (shape {values.shape}) must be a row of {size} finite numbers, one for each step")

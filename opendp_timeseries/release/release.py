@@ -68,7 +68,7 @@ class Release:
     composition: str | None = None
 
     def __post_init__(self) -> None:
-        steps, values = _frozen_row("steps", self.steps, np.int64), _frozen_row("values", self.values, np.float64)
+        steps, values = _freeze_row("steps", self.steps, np.int64), _freeze_row("values", self.values, np.float64)
         object.__setattr__(self, "steps", steps)
         object.__setattr__(self, "values", values)
         if steps.ndim != 1 or steps.shape != values.shape:
@@ -367,7 +367,7 @@ def check_release(release: object) -> Release:
     return release
 
 
-def _frozen_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
+def _freeze_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
     """Return numbers as an array that can never be made writeable; refuse numbers that the type cannot hold exactly."""
     given = np.asarray(values)
     with np.errstate(invalid="ignore"):  # numbers that do not fit compare unequal below

@@ -139,7 +139,7 @@ def test_never_below_any_kept_sets(monkeypatch, trials):
 def test_a_split_mass_never_has_a_lower_profile(step):
     below = np.arange(40) * step
     for place in (0.1, 0.5, 0.97):
-        share = joint._for_profiles(below, np.full(40, place), step)
+        share = joint._split_for_profiles(below, np.full(40, place), step)
         for scale in (0.5, 1.0, 4.0):
             for epsilon in (0.0, 0.01, 0.5, 4.0):
                 for u, s in zip(below[::7], share[::7], strict=True):
