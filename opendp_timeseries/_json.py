@@ -54,8 +54,8 @@ def encode(value: object) -> Any:
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if dataclasses.is_dataclass(value):
-        own = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
-        fields = {f.name: encode(one) for f, one in own.items() if f.metadata != OPTIONAL or one != f.default}
+        values = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
+        fields = {f.name: encode(part) for f, part in values.items() if f.metadata != OPTIONAL or part != f.default}
         return {value.tag: fields} if hasattr(value, "tag") else fields
     return [encode(part) for part in value] if isinstance(value, tuple) else value
 

@@ -251,7 +251,7 @@ def test_a_measurement_that_fails_has_spent_and_can_be_resumed(tmp_path, monkeyp
     spent = book.spent()
     assert spent.epsilon > 0
     assert book.paid(measurement(21.0)) is None
-    with pytest.raises(ValueError, match="has no entry for this measurement; leave it out"):
+    with pytest.raises(ValueError, match="has no entry for this measurement; leave out resume"):
         book.release(measurement(21.0), nothing_is_read, resume=True)
     assert book.paid(measurement()) == book.entries[0]
     release = book.release(measurement(), LOG, resume=True)
@@ -569,7 +569,9 @@ def test_what_was_read_of_a_ledger_stays_in_it(tmp_path):
     for content in (*flipped, earlier, other.path.read_bytes(), b""):
         book.path.write_bytes(content)
         for use in (book.spent, lambda: book.release(measurement(50.0, 3), nothing_is_read)):
-            with pytest.raises(ValueError, match=r"begin with what it held before: .* an entry was taken back"):
+            with pytest.raises(
+                ValueError, match=r"begin with the content that was read before: .* an entry was removed"
+            ):
                 use()
     book.path.write_bytes(whole)
     assert book.entries == last
@@ -615,8 +617,8 @@ def test_another_file_is_refused(tmp_path, foreign):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda lines: lines[1].update(spent=2), "stands in the place of entry 1"),
-        (lambda lines: lines[1].update(designs=[]), "or is empty"),
+        (lambda lines: lines[1].update(spent=2), "in the place of entry 1"),
+        (lambda lines: lines[1].update(designs=[]), "is empty"),
         (lambda lines: lines[1].update(more=1), "'more' that is not known"),
         (lambda lines: lines[1]["designs"][0].update(scale="much"), "scale of design must be float"),
         (lambda lines: lines[1]["designs"][0].update(scale=0), "must be greater than 0"),

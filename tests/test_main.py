@@ -1004,7 +1004,7 @@ def test_a_record_that_claims_too_much_is_refused(log_file, tmp_path, capsys):
     assert "is stated, but the release's own design gives" in refusal(capsys)
     document = json.loads((tmp_path / "out.json").read_text())
     for own, message in (
-        (document["guarantee"].replace("ε = ", "ε = 0.0"), "and the numbers beside it say"),
+        (document["guarantee"].replace("ε = ", "ε = 0.0"), "must agree with the numbers of the document"),
         (
             document["guarantee"].replace("added or removed", "and all that they do"),
             "in its own words, and its numbers",

@@ -329,13 +329,13 @@ def tiers_influence(reach: Reach, *, square: int, largest: float, series: int) -
     An individual's vector ``x`` becomes ``w_k·x`` in tier ``k``.
 
     :param reach: limits on events, or values, in the count of each step.
-    :param square: to which the squared norm of everybody is reduced, over all tiers, in each period.
+    :param square: bound on everybody's squared norm over all tiers, in each period.
     :param largest: the largest weight in any tier, at most 1.
     :param series: number of tiers.
     """
     steps, halves, event = reach.steps(), 2 if reach.replaced else 1, reach.step_cap**2
     entries = min(halves * sum(steps), reach.size)
-    squared = Fraction(min(halves * sum(min(square, own * event) for own in steps), entries * event))
+    squared = Fraction(min(halves * sum(min(square, number * event) for number in steps), entries * event))
     linf = up_fraction(reach.step_cap)
     return Influence(
         l0=series * entries,
@@ -350,7 +350,7 @@ def grouped_influence(reach: Reach, *, square: int, entries: int) -> Influence:
     """Return the influence on tiers of a panel and its groups, under a common norm (docs/proofs/groups.md).
 
     :param reach: limits on events, or values, in the count of each key and step.
-    :param square: to which the squared norm of everybody is reduced, in each period.
+    :param square: bound on everybody's squared norm, in each period.
     :param entries: of the result: steps of all keys and groups, in each tier.
     """
     # Somebody at several keys at once can reach the norm in a single step, so that a short period bounds nothing.
