@@ -173,7 +173,7 @@ def read_positions(table: Any, reading: Reading) -> tuple[Who, Ints]:
     >>> log = {"who": np.array(["ann", "bob", "ann"]), "when": np.array([0, 1, 9])}
     >>> reading = Reading(source=Source(identifier="who", time="when"), grid=TimeGrid(size=3))
     >>> who, positions = read_positions(log, reading)
-    >>> who.codes, who.names, positions
+    >>> who.codes, list(who.names), positions
     (array([0, 1, 0]), ['ann', 'bob'], array([ 0,  1, -1]))
     """
     rows = read(table, reading)

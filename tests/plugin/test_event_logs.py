@@ -109,7 +109,6 @@ def build(data, *, grid=GRID, time="when", **of_space):
         ({"time": "other"}, TypeError, "'other' of type"),
         ({"grid": ts.TimeGrid(size=3)}, TypeError, "step numbers"),
         ({"metric": lambda identifier: dp.symmetric_distance()}, TypeError, "does not count individuals"),
-        ({"metric": lambda identifier: dp.frame_distance(dp.symmetric_id_distance(identifier))}, TypeError, "unit_of"),
     ],
 )  # fmt: skip
 def test_spaces_that_are_not_an_event_log_are_refused_at_construction(change, error, words):
