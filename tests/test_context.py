@@ -144,15 +144,30 @@ def test_import_and_reload_register_once():
     then(ts.make_participation_count)
 
 
-def test_a_name_taken_by_another_package_is_an_error():
-    def make_taken_elsewhere(input_domain, input_metric): ...
+def test_a_name_taken_by_another_package_stops_no_import(log_space):
+    ours = constructors.pop("totals")
 
-    dp.register(make_taken_elsewhere)
+    def make_totals(input_domain, input_metric, groups):
+        raise AssertionError("another plugin's")
+
+    dp.register(make_totals)
     try:
-        with pytest.raises(ValueError, match="already registered"):
-            then(make_taken_elsewhere)
+        importlib.reload(importlib.import_module("opendp_timeseries.plugin.totals"))
+        assert constructors["totals"][0] is not ours[0]
+        assert maker_of("timeseries_totals") == "opendp_timeseries.plugin.totals"
+        panel = {"by": "site", "keys": ["a", "b"], "participation_cap": 5}
+        query = exact(dp.loss_of(rho=1.0), log=LOG | SITES).query().participation_count(GRID, **panel)
+        assert len(query.totals({"all": ["a", "b"]}).gaussian().release()) == SIZE  # ours first
+        theirs = context(log_space, dp.loss_of(rho=1.0), split_evenly_over=1).query()
+        theirs = theirs.participation_count(GRID, **panel)
+        with pytest.raises(AssertionError, match="another plugin's"):
+            theirs.totals({"all": ["a", "b"]})
+        assert theirs.timeseries_totals({"all": ["a", "b"]})._chain.map(1).l0 == SIZE
     finally:
-        del constructors["taken_elsewhere"]
+        constructors.pop("timeseries_totals", None)
+        del constructors["totals"]
+        importlib.reload(importlib.import_module("opendp_timeseries.plugin.totals"))
+    assert maker_of("totals") == "opendp_timeseries.plugin.totals"
 
 
 @pytest.mark.parametrize("loss", [dp.loss_of(epsilon=1.0), dp.loss_of(rho=1.0)], ids=["epsilon", "rho"])

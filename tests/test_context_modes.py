@@ -190,3 +190,21 @@ def test_a_context_prints_its_budget():
     assert "d_mids     = None" in printed
     assert "d_out      = (1.0, 1e-06)" in printed
     assert "d_mids     = [0.5, 0.5]" in repr(context(dp.loss_of(epsilon=1.0), split_evenly_over=2))
+
+
+def test_influences_that_do_not_compare_pass_nowhere():
+    chain = SPACE >> ts.then_participation_count(GRID, participation_cap=4, excess="drop")
+    few_and_large, one = ts.Influence(l0=1, l2=5.0, linf=5.0), chain.map(1)
+    assert chain.check(1, one)
+    assert not few_and_large <= one
+    assert not one <= few_and_large
+    # OpenDP raises: an answer to its comparison would pass one of these two.
+    with pytest.raises(dp.OpenDPException, match="not comparable"):
+        chain.check(1, few_and_large)
+    measure = dp.zero_concentrated_divergence()
+    space = chain.output_space
+    for d_in, other in ((few_and_large, one), (one, few_and_large)):
+        shared = dp.c.make_adaptive_composition(*space, measure, d_in=d_in, d_mids=[1.0])(chain(LOG))
+        inner = dp.c.make_adaptive_composition(*space, measure, d_in=other, d_mids=[0.5])
+        with pytest.raises(dp.OpenDPException, match="not comparable"):
+            shared(inner)

@@ -1,21 +1,30 @@
-"""What this package takes from OpenDP beyond its public interface: partial constructors, registration, profiles, notes.
+"""What this package takes from OpenDP beyond its public interface: partial constructors, registration, queries, notes.
 
-The queries in :mod:`~opendp_timeseries.plugin.context` also read the private fields of OpenDP's queries.
+Nothing private of OpenDP is read anywhere else. The page *For OpenDP users* lists it.
 """
 
 import contextlib
 import inspect
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec
 
 import numpy as np
-from opendp.context import _translate_measure_distance, constructors
-from opendp.core import function_eval
-from opendp.domains import _lazyframe_from_domain
-from opendp.mod import ApproximateDivergence, OdometerQueryable, VectorDomain, _PartialConstructor
 
-from opendp_timeseries.plugin import native as dp
+try:
+    from opendp.context import _translate_measure_distance, constructors
+    from opendp.core import function_eval
+    from opendp.domains import _lazyframe_from_domain
+    from opendp.mod import ApproximateDivergence, OdometerQueryable, VectorDomain, _PartialConstructor
 
+    from opendp_timeseries.plugin import native as dp
+except ImportError as error:
+    raise ImportError(
+        f"opendp_timeseries does not fit the OpenDP that is installed ({version('opendp')}): {error}; install"
+        " opendp>=0.16,<0.17, or a newer opendp_timeseries"
+    ) from error
+
+_PACKAGE: Final = "opendp_timeseries."
 P = ParamSpec("P")
 Partial = _PartialConstructor
 empty_frame = _lazyframe_from_domain
@@ -32,17 +41,26 @@ def maker_of(name: str) -> str | None:
     return str(made.__module__)
 
 
+#: Under which names queries of OpenDP find what another plugin has taken the name of.
+OTHERWISE: Final = "timeseries_"
+
+
+def registered(name: str) -> str:
+    """Return the name by which queries find a constructor of this package; the name itself if it has none."""
+    return name if str(maker_of(name)).startswith(_PACKAGE) or maker_of(OTHERWISE + name) is None else OTHERWISE + name
+
+
 def then(make: Callable[Concatenate[dp.Domain, dp.Metric, P], Any]) -> Callable[P, Partial]:
     """Return the ``then_`` form of a ``make_`` constructor, which ``Context.query()`` calls from now on.
 
-    After a reload it calls the new code, which takes no objects that were made before.
-
-    :raises ValueError: if its name is taken by something that is not of this package.
+    After a reload it calls the new code, which takes no objects that were made before. Where somebody else has taken
+    the name, it is found by another one, that begins with ``timeseries_``.
     """
     name = make.__name__.removeprefix("make_")
-    if str(maker_of(name)).startswith("opendp_timeseries."):
-        del constructors[name]
-    dp.register(make)
+    if maker_of(name) is not None and not str(maker_of(name)).startswith(_PACKAGE):
+        name = OTHERWISE + name
+    constructors.pop(name, None)
+    dp.register(make, name)
     partial: Callable[P, Partial] = constructors[name][0]
     partial.__module__ = make.__module__
     partial.__qualname__ = partial.__name__
@@ -177,6 +195,53 @@ def _invocations_of(queryable: Any) -> list[Any]:
     return [made.arguments["query"], *_invocations_of(getattr(queryable, "parent", None))]
 
 
+class OpenQuery(dp.Query):
+    """An OpenDP query whose parts can be read, and its chain changed."""
+
+    @property
+    def chain(self) -> Any:
+        """The stages so far: a space, a transformation, a measurement, or one that lacks a parameter."""
+        return self._chain
+
+    @chain.setter
+    def chain(self, chain: Any) -> None:
+        self._chain = chain
+
+    @property
+    def output_measure(self) -> dp.Measure:
+        """The measure of the budget."""
+        return self._output_measure
+
+    @property
+    def d_in(self) -> Any:
+        """The distance between neighbouring data."""
+        return self._d_in
+
+    @property
+    def d_out(self) -> Any:
+        """The share of this query; None if it has none."""
+        return self._d_out
+
+    @property
+    def context(self) -> Any:
+        """The Context that answers it, if any."""
+        return self._context
+
+    @property
+    def wrap_release(self) -> Any:
+        """What is done with the answer, if anything."""
+        return self._wrap_release
+
+
+def parts_of(query: Any) -> tuple[Any, ...]:
+    """Return what an OpenDP query was made of, in the order in which another one is made; of frames, what is within."""
+    query = query if isinstance(query, dp.Query) else query._query
+    return (
+        *(query._chain, query._output_measure, query._d_in),
+        *(query._d_out, query._context, query._wrap_release),
+    )
+
+
 class LossForm(NamedTuple):
     """How a measure of OpenDP states a loss: by its first number, and whether a δ follows it.
 
@@ -196,9 +261,10 @@ def loss_form(measure: dp.Measure) -> LossForm:
 
 
 def lp_kind(metric: Any) -> tuple[str, str] | None:
-    """Return ``"l1"``, ``"l2"`` or ``"absolute"`` and the number type of such a distance of OpenDP's; else None."""
+    """Return ``"l1"``, ``"l2"``, ``"linf"`` or ``"absolute"``, and the number type of such a distance; else None."""
     origin = getattr(metric.type, "origin", None) if isinstance(metric, dp.Metric) else None
-    names = {"L1Distance": "l1", "L2Distance": "l2", "AbsoluteDistance": "absolute"}
+    origin = str(origin).rpartition("::")[2]  # OpenDP names that of ℓ∞ by its path
+    names = {"L1Distance": "l1", "L2Distance": "l2", "LInfDistance": "linf", "AbsoluteDistance": "absolute"}
     return (names[origin], str(metric.distance_type)) if origin in names else None
 
 

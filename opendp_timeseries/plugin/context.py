@@ -31,10 +31,20 @@ from opendp_timeseries.accounting.rounding import down_fraction
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin import native as dp
-from opendp_timeseries.plugin._opendp import Partial, as_measured, empty_frame, loss_form, maker_of, vector_space
+from opendp_timeseries.plugin._opendp import (
+    OpenQuery,
+    Partial,
+    as_measured,
+    empty_frame,
+    loss_form,
+    maker_of,
+    parts_of,
+    registered,
+    vector_space,
+)
 from opendp_timeseries.plugin.composition import completed, least_factor_at, make_composition
 from opendp_timeseries.plugin.known import known_loss, noise_part, spending_first
-from opendp_timeseries.plugin.lp_distance import make_lp_distance
+from opendp_timeseries.plugin.lp_distance import make_lp_distance, moves_one_way
 from opendp_timeseries.plugin.spaces import descriptor, individuals_of, influence_space
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at
 from opendp_timeseries.release.release import Release
@@ -294,8 +304,7 @@ class Context(dp.Context):
             is public; a release says nothing of it.
         :param kwargs: as of ``query()``.
         """
-        query: Any = super().query(**kwargs)
-        query = _exact(query if type(query) is dp.Query else query._query)
+        query: Any = _exact(super().query(**kwargs))
         if rows is None:
             return cast("Query", query)
         domain = query._space()[0]
@@ -304,9 +313,8 @@ class Context(dp.Context):
         return cast("Query", query.stable_lazyframe(empty_frame(domain).filter(rows)))
 
 
-def _exact(query: dp.Query) -> Query:
-    loss = query._output_measure, query._d_in, query._d_out
-    return Query(query._chain, *loss, query._context, query._wrap_release)
+def _exact(query: Any) -> Query:
+    return Query(*parts_of(query))
 
 
 def _cast(noise: str, domain: dp.Domain, metric: dp.Metric) -> dp.Transformation:
@@ -314,6 +322,10 @@ def _cast(noise: str, domain: dp.Domain, metric: dp.Metric) -> dp.Transformation
     if influence_space(metric) is None:
         return dp.t.make_identity(domain, metric)
     space = vector_space(domain)
+    if noise == "noisy_max":
+        one_way = moves_one_way(cast(Any, influence_space(metric)))
+        T = "f64" if space.atom.startswith("f") else "i64"
+        return make_lp_distance(domain, metric, dp.linf_distance(T=T, monotonic=one_way))
     if space.size == 1:
         return make_lp_distance(domain, metric, dp.absolute_distance(T=float if space.atom.startswith("f") else int))
     return make_lp_distance(domain, metric, dp.l1_distance(T=float) if noise == "laplace" else dp.l2_distance(T=float))
@@ -329,14 +341,15 @@ def _not_of_logs(what: str, name: str, frame: bool) -> str:
     )
 
 
-class Query(dp.Query):
+class Query(OpenQuery):
     """An OpenDP query in which a subsampled Gaussian spends the query's share, and not less."""
 
     def __getattr__(self, name: str) -> Any:
         """Return what adds the stage of this name: of this package, or of OpenDP where it takes these data."""
         if name.startswith("_"):
             return super().__getattr__(name)
-        space = self._chain if isinstance(self._chain, tuple) else getattr(self._chain, "output_space", [None])
+        name = registered(name)
+        space = self.chain if isinstance(self.chain, tuple) else getattr(self.chain, "output_space", [None])
         domain = space[0]
         frame, maker = isinstance(domain, LazyFrameDomain), maker_of(name)
         of_logs = frame or descriptor(domain, Source) is not None
@@ -348,14 +361,14 @@ class Query(dp.Query):
             if of_logs and str(maker).startswith("opendp.") and name not in (_OF_FRAMES if frame else _GENERAL):
                 raise TypeError(_not_of_logs(f"{name}() is OpenDP's, and", name, frame))
             query: Query = make(*args, **options)
-            query._chain = self._in_budget(query._chain)
+            query.chain = self._in_budget(query.chain)
             return query
 
         return stage
 
     def _in_budget(self, chain: Any) -> Any:
         """Return a measurement in pure ε as one in ρ for a budget in (ρ, δ), a conversion that OpenDP leaves out."""
-        if loss_form(self._output_measure) != ("rho", True):
+        if loss_form(self.output_measure) != ("rho", True):
             return chain
         if isinstance(chain, PartialChain):
             return PartialChain(lambda parameter: self._in_budget(chain(parameter)))
@@ -377,15 +390,29 @@ class Query(dp.Query):
 
         :raises ValueError: for a budget in ε alone, which Gaussian noise does not keep.
         """
-        if self._output_measure == dp.max_divergence():
+        if self.output_measure == dp.max_divergence():
             raise ValueError(
-                f"gaussian() does not fit a budget in {self._output_measure}, as no scale of it has a finite ε without"
+                f"gaussian() does not fit a budget in {self.output_measure}, as no scale of it has a finite ε without"
                 " δ; call laplace(), or give the Context dp.loss_of(epsilon=…, delta=…)"
             )
         return self._native("gaussian", *args, **options)
 
+    def noisy_max(self, **options: Any) -> Query:
+        """Say where the largest number is, by OpenDP's noisy max, with the scale that spends this query's share.
+
+        Of counts it is at the noise of one count, whatever the number of steps that individuals are in, so that the
+        cap can be so large that nobody exceeds it. The answer is a position: ``grid.edges()[answer]`` is the start of
+        the busiest step.
+
+        :param options: ``scale=``, if the least is not to be found; ``negate=True`` for the smallest number.
+        """
+        in_rho = loss_form(self.output_measure).first == "rho"
+        return self._native(
+            "noisy_max", dp.zero_concentrated_divergence() if in_rho else dp.max_divergence(), **options
+        )
+
     def _native(self, noise: str, *args: Any, **options: Any) -> Query:
-        chain: Any = self._chain
+        chain: Any = self.chain
         query = self
         space = chain if isinstance(chain, tuple) else getattr(chain, "output_space", None)
         if isinstance(chain, PartialChain):
@@ -400,8 +427,8 @@ class Query(dp.Query):
 
     def new_with(self, *, chain: Any, wrap_release: Any = None) -> Query:
         """Return this query with another chain."""
-        release = self._wrap_release if wrap_release is None else wrap_release
-        return Query(chain, self._output_measure, self._d_in, self._d_out, self._context, release)
+        release = self.wrap_release if wrap_release is None else wrap_release
+        return Query(chain, self.output_measure, self.d_in, self.d_out, self.context, release)
 
     def compositor(
         self,
@@ -420,20 +447,20 @@ class Query(dp.Query):
         :param alpha: share of δ that a budget in (ρ, δ) has as its δ, if that of this query is in (ε, δ).
         :raises ValueError: if this query has no share, or a stage lacks a parameter.
         """
-        chain: Any = self._chain
+        chain: Any = self.chain
         if isinstance(chain, PartialChain):
             raise ValueError("a stage before the compositor lacks a parameter; give it: only scales are searched for")
-        parts, share = _split_of(split_evenly_over, split_by_weights), self._d_out if d_out is None else d_out
+        parts, share = _split_of(split_evenly_over, split_by_weights), self.d_out if d_out is None else d_out
         if share is None:
             raise ValueError(f"this query has no share to nest on; {_NO_SHARE}, or d_out=")
-        outer = self._context
+        outer = self.context
         by_odometer = outer is not None and isinstance(outer.queryable, OdometerQueryable)
-        if by_odometer and loss_form(self._output_measure) == ("rho", True):
+        if by_odometer and loss_form(self.output_measure) == ("rho", True):
             problem = "OpenDP cannot answer queries of a Context that is nested in a filter or odometer in (ρ, δ)"
             raise ValueError(f"{problem}; give the outer one shares, or a budget in (ε, δ) or ρ")
-        measure = self._output_measure if output_measure is None else output_measure
+        measure = self.output_measure if output_measure is None else output_measure
         if output_measure is not None:
-            share = as_measured(share, self._output_measure, output_measure, alpha)
+            share = as_measured(share, self.output_measure, output_measure, alpha)
         domain, metric, d_in = self._space()
         account = _account(domain, metric, d_in, measure, share, parts)
         accountant = account.accountant if isinstance(chain, tuple) else chain >> account.accountant
@@ -461,7 +488,7 @@ class Query(dp.Query):
         :raises ValueError: for a budget in ε without δ, a sample without δ, or a share that is spent.
         """
         make, budget = self.__getattr__("subsampled_gaussian"), self._in_share(options)
-        if budget is None or args or "scale" in options or isinstance(self._chain, PartialChain):
+        if budget is None or args or "scale" in options or isinstance(self.chain, PartialChain):
             return make(*args, **options)
         # OpenDP's own search would find the same scale, asking the map some hundred times.
         probability = options.get("sampling_probability", check.REQUIRED)
@@ -469,7 +496,7 @@ class Query(dp.Query):
         if scale == 0:
             raise ValueError(f"sampling_probability ({probability}) keeps no step, or nobody is counted at all")
         query: Any = make(scale, **options)
-        query._chain.param = scale
+        query.chain.param = scale
         return query
 
     def private_series(self, grid: TimeGrid, **options: Any) -> Any:
@@ -496,7 +523,7 @@ class Query(dp.Query):
             is found that keeps all releases together within the share.
         :raises ValueError: for a budget in ε without δ, a sample without δ, or a share that is spent.
         """
-        chain: Any = self._chain
+        chain: Any = self.chain
         if isinstance(chain, PartialChain):
             raise ValueError("a stage before the composition lacks a parameter; give it: only scales are searched for")
         domain, metric, d_in = self._space()
@@ -507,27 +534,27 @@ class Query(dp.Query):
                 raise ValueError("no measurement keeps a step, or nobody is counted: nothing would be released")
         made = make_composition(members, factor=1.0 if factor is None else factor, **options)
         query = self.new_with(chain=made if isinstance(chain, tuple) else chain >> made)
-        query._chain.param = factor  # type: ignore[union-attr]
+        query.chain.param = factor
         return query
 
     def _space(self) -> tuple[dp.Domain, dp.Metric, Any]:
         """Return the domain, the metric and the distance behind the stages so far."""
-        chain: Any = self._chain
+        chain: Any = self.chain
         if isinstance(chain, tuple):
-            return *chain, self._d_in
-        return *chain.output_space, chain.map(self._d_in)
+            return *chain, self.d_in
+        return *chain.output_space, chain.map(self.d_in)
 
     def _in_share(self, options: dict[str, Any]) -> Budget | None:
         """Add to the options the view that this query's share is in, and return the share; None if they choose one."""
         if _MEASURE_OPTIONS & options.keys():
             return None
-        name, has_delta = loss_form(self._output_measure)
+        name, has_delta = loss_form(self.output_measure)
         if not name or (name == "epsilon" and not has_delta):
             raise ValueError(
-                f"a budget in {self._output_measure} leaves no room for Gaussian noise, which always has some δ; give"
+                f"a budget in {self.output_measure} leaves no room for Gaussian noise, which always has some δ; give"
                 " the Context dp.loss_of(epsilon=…, delta=…), or ρ"
             )
-        share: Any = self._d_out
+        share: Any = self.d_out
         if share is None and (name, has_delta) == ("rho", False):
             options["output_measure"] = dp.zero_concentrated_divergence()
             return None
@@ -546,7 +573,7 @@ class Query(dp.Query):
 
     def resolve(self, allow_transformations: bool = False, bounds: Any = None, T: Any = None) -> Any:
         """Return the measurement, after a check that its loss fits the share."""
-        chain: Any = self._chain
+        chain: Any = self.chain
         if isinstance(chain, tuple):
             counts = "individual_count(), or participation_count(grid, participation_cap=…), and noise"
             raise ValueError(f"this query asks nothing yet; go on with private_series(grid), or with {counts}")
@@ -555,15 +582,15 @@ class Query(dp.Query):
                 return chain
             noise = "laplace() or gaussian(), or, for a series, by subsampled_gaussian(sampling_probability=…)"
             raise ValueError(f"Query is not yet a measurement: it adds no noise; end it by {noise}")
-        if isinstance(self._d_out, tuple):  # of others none is asked for, and what is searched for may not take 1
+        if isinstance(self.d_out, tuple):  # of others none is asked for, and what is searched for may not take 1
             self._check_share(chain(1.0) if isinstance(chain, PartialChain) else chain, at_any_scale=True)
         if isinstance(chain, PartialChain):
-            if self._d_out is None:
+            if self.d_out is None:
                 raise ValueError(f"this query has no share to find a parameter for; {_NO_SHARE}, or the parameter")
-            d_in, share = cast(Any, (self._d_in, self._d_out))
-            chain = chain.fix(d_in, share, self._output_measure, bounds=bounds, T=T)
+            d_in, share = cast(Any, (self.d_in, self.d_out))
+            chain = chain.fix(d_in, share, self.output_measure, bounds=bounds, T=T)
         resolved: Any = dp.Query.resolve(self.new_with(chain=chain))
-        if chain is self._chain:  # nothing was searched for: the noise is given
+        if chain is self.chain:  # nothing was searched for: the noise is given
             self._check_share(resolved, at_any_scale=False)
         if hasattr(chain, "param"):  # OpenDP loses it where it converts the measure
             resolved.param = chain.param
@@ -571,10 +598,10 @@ class Query(dp.Query):
 
     def _check_share(self, measurement: Any, *, at_any_scale: bool) -> None:
         """Refuse a loss too large for the share: OpenDP would say that two pairs have no order."""
-        share: Any = self._d_out
-        if share is None or self._d_in is None or not isinstance(measurement, dp.Measurement):
+        share: Any = self.d_out
+        if share is None or self.d_in is None or not isinstance(measurement, dp.Measurement):
             return
-        loss = measurement.map(self._d_in)
+        loss = measurement.map(self.d_in)
         # A δ does not depend on the scale.
         if isinstance(loss, tuple) and isinstance(share, tuple) and loss[1] > share[1]:
             raise ValueError(

@@ -2,7 +2,7 @@
 
 import math
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
@@ -10,7 +10,7 @@ from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt, whole_di
 from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import lp_kind, signal_domain, then, vector_space
 from opendp_timeseries.plugin.known import transformation
-from opendp_timeseries.plugin.spaces import as_influence, influence_space
+from opendp_timeseries.plugin.spaces import InfluenceSpace, as_influence, influence_space
 
 
 def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_metric: dp.Metric) -> dp.Transformation:
@@ -18,14 +18,18 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
 
     Counts, totals and filters have the influence metric, which amplification by subsampling needs. OpenDP's
     ``then_laplace`` needs an ℓ1 distance, or, of one number, an absolute distance; its ``then_gaussian`` an ℓ2
-    distance. In a :func:`~opendp_timeseries.compositor` ``.laplace()`` and ``.gaussian()`` do this by themselves.
+    distance; its ``then_noisy_max``, which says where the largest number is, an ℓ∞ distance. In a
+    :func:`~opendp_timeseries.compositor` ``.laplace()``, ``.gaussian()`` and ``.noisy_max()`` do this by themselves.
 
     :param input_domain: the output of a count, a total, a filter or a histogram.
     :param input_metric: its influence metric.
     :param output_metric: ``dp.l1_distance(T=…)``, ``dp.l2_distance(T=…)`` or, of a signal of size 1, which becomes a
-        plain number, ``dp.absolute_distance(T=…)``; with ``T`` float or, for whole numbers, int.
+        plain number, ``dp.absolute_distance(T=…)``; with ``T`` float or, for whole numbers, int. Or
+        ``dp.linf_distance(T=…)`` with the type of the numbers, ``"i64"`` or float; right behind a count of individuals
+        added or removed also with ``monotonic=True``, as one of them moves all counts the same way: half of the noise.
     :raises TypeError: for any other metric, naming it and the remedy.
-    :raises ValueError: for an ℓ1 distance behind a count of people weighed down in ℓ2, naming the remedy.
+    :raises ValueError: for an ℓ1 distance behind a count of people weighed down in ℓ2, or a monotonic distance where
+        numbers may move both ways, naming the remedy.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -36,6 +40,9 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
     >>> people = space >> ts.then_individual_count() >> ts.then_lp_distance(dp.absolute_distance(T=int))
     >>> (people >> dp.m.then_laplace(2.0)).map(1)
     0.5
+    >>> busiest = count >> ts.then_lp_distance(dp.linf_distance(T="i64", monotonic=True))
+    >>> (busiest >> dp.m.then_noisy_max(dp.max_divergence(), scale=2.0)).map(1)  # whatever the cap
+    0.5
     """
     space = vector_space(input_domain)
     signal = influence_space(input_metric)
@@ -43,9 +50,16 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
         raise TypeError(f"input_metric ({input_metric}) must be an influence metric, as of a count")
     kind = lp_kind(output_metric)
     if kind is None or kind[1] not in ("f64", "i32", "i64", "u32", "u64"):
-        known = "dp.l1_distance(T=…), dp.l2_distance(T=…) or dp.absolute_distance(T=…), with T float or int"
-        raise TypeError(f"output_metric ({check.shown(output_metric)}) must be {known}")
+        known = "dp.l1_distance(T=…), dp.l2_distance(T=…), dp.linf_distance(T=…) or dp.absolute_distance(T=…)"
+        raise TypeError(f"output_metric ({check.shown(output_metric)}) must be {known}, with T float or int")
     name, number = kind
+    atom = "f64" if space.atom.startswith("f") else "i64"
+    one_way = name == "linf" and output_metric == dp.linf_distance(T=number, monotonic=True)
+    if name == "linf" and number != atom:
+        raise TypeError(f"output_metric ({output_metric}) must have T={atom!r}, the type of the numbers")
+    if one_way and not moves_one_way(signal):
+        remedy = "leave out monotonic=True, or measure right behind a count of individuals added or removed"
+        raise ValueError(f"output_metric ({output_metric}) does not fit numbers that may move both ways; {remedy}")
     of_people = signal.signal is not None and signal.signal.count.reading.is_once
     if number != "f64" and space.atom.startswith("f"):
         caps = "a key_cap" if of_people else "a participation_cap and excess='drop'"
@@ -64,7 +78,10 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
         raise ValueError(f"output_metric ({output_metric}) {problem}; {remedy} dp.l2_distance(T=float)")
 
     def stability_map(d_in: Any) -> Any:
-        moved = (l2_of if name == "l2" else l1_of)(as_influence(d_in))
+        influence = as_influence(d_in)
+        moved = _OF_INFLUENCE[name](influence)
+        if one_way and influence.individuals > 1:  # one may be added, and another one removed
+            moved = math.inf
         return moved if number == "f64" else whole_distance(moved, number)
 
     def function(values: Any) -> Any:
@@ -96,5 +113,23 @@ def l2_of(influence: Influence) -> float:
         bounds.append(up_fraction(influence.individuals * Fraction(influence.l2)))
     return min(bounds, default=math.inf)
 
+
+def linf_of(influence: Influence) -> float:
+    """Return the ℓ∞ distance of two signals within an influence, rounded up."""
+    if influence.individuals == 0 or influence.l0 == 0:
+        return 0.0
+    largest = min(influence.linf, influence.l2)
+    return math.inf if largest == math.inf else up_fraction(influence.individuals * Fraction(largest))
+
+
+def moves_one_way(space: InfluenceSpace) -> bool:
+    """Return whether one individual moves all numbers up, or all down: right behind a count that reads a log."""
+    made = space.signal
+    if made is None or made.stages or made.count.source is None:
+        return False
+    return not made.count.unit.replaced and made.count.unit.individuals == 1
+
+
+_OF_INFLUENCE: Final = {"l1": l1_of, "l2": l2_of, "linf": linf_of, "absolute": l1_of}
 
 then_lp_distance = then(make_lp_distance)

@@ -40,8 +40,7 @@ from opendp_timeseries.plugin._opendp import empty_frame
 
 T = TypeVar("T")
 
-#: What distances of OpenDP count: in event logs, and in LazyFrames.
-_OF_LOGS: Final = {"SymmetricDistance": Unit(), "ChangeOneDistance": Unit(replaced=True)}
+#: What distances of OpenDP count in LazyFrames.
 _OF_FRAMES: Final = {SymmetricIdDistance: Unit(), ChangeOneIdDistance: Unit(individuals=2)}
 
 
@@ -220,13 +219,14 @@ def unit_of(input_metric: dp.Metric) -> Unit:
     """Return what a distance of 1 is; TypeError for a metric that does not count individuals."""
     if (unit := descriptor(input_metric, Unit)) is not None:
         return unit
-    kind = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
-    if kind not in _OF_LOGS:
+    kinds = {Unit(): dp.symmetric_distance(), Unit(replaced=True): dp.change_one_distance()}
+    unit = next((unit for unit, metric in kinds.items() if input_metric == metric), None)
+    if unit is None:
         raise TypeError(
             f"input_metric ({input_metric}) must count individuals; use dp.symmetric_distance() for"
             " individuals added or removed, dp.change_one_distance() for individuals replaced"
         )
-    return _OF_LOGS[kind]
+    return unit
 
 
 def check_member(domain: dp.Domain, log: Any) -> None:

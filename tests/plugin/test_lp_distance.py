@@ -178,7 +178,7 @@ def test_one_count_becomes_a_plain_number(log_space):
 @pytest.mark.parametrize(
     ("make", "metric", "message"),
     [
-        (count, dp.linf_distance(T=float), "must be dp.l1_distance"),
+        (count, dp.linf_distance(T=float), "must have T=.i64., the type of the numbers"),
         (count, dp.symmetric_distance(), "must be dp.l1_distance"),
         (count, ts.influence_distance(), "must be dp.l1_distance"),
         (count, dp.l1_distance(T="f32"), "with T float or int"),
