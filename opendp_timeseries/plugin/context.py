@@ -179,8 +179,9 @@ def compositor(
         d_mids=budget.shares,
         d_out=budget.most,
     )
-    people = individuals_of(d_in)
-    context.distance = people if isinstance(people, int) and people >= 1 else 1
+    with contextlib.suppress(ValueError):  # no bound on the whole log: no count of this package fits
+        people = individuals_of(d_in)
+        context.distance = people if isinstance(people, int) and people >= 1 else 1
     context.budget = budget.whole
     if parts is None or len(parts) > 1:
         context.whole = budget.whole

@@ -135,6 +135,16 @@ def test_what_looks_at_several_rows_is_no_filter(wrong):
         context(split_evenly_over=1).log_query(rows=wrong)
 
 
+def test_a_privacy_unit_of_groups_alone_is_for_opendps_queries():
+    unit = dp.unit_of(contributions=[Bound(by=["site"], per_group=1, num_groups=2)])
+    ctx = ts.compositor(
+        FRAME.lazy(), unit, dp.loss_of(epsilon=1.0), split_evenly_over=1,
+        margins=[dp.polars.Margin(by=["site"], max_length=90, max_groups=3, invariant="keys")],
+    )  # fmt: skip
+    counts = ctx.query().group_by("site").agg(dp.len(signed=True)).release().collect()
+    assert sorted(counts["site"]) == [0, 1, 2]
+
+
 def test_rows_are_of_a_frame():
     log_space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
     ctx = ts.compositor(FRAME, (log_space[1], 1), dp.loss_of(rho=0.1), split_evenly_over=1, domain=log_space[0])
