@@ -8,6 +8,7 @@ the least processor time, of all threads together. One individual for every 50 r
 
 import csv
 import os
+import subprocess
 import sys
 import time
 import warnings
@@ -29,7 +30,7 @@ from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import read_csv_log
 from tests.counting.tables import Spark, count_of
 from tests.reconstruction.simulated import week
-from tests.releases import panel
+from tests.releases import panel, release_of
 
 pytest.importorskip("duckdb")
 pytestmark = [
@@ -117,20 +118,22 @@ def test_panel(log):
     assert best["panel of 1,000 keys, text"] < 2 * best["panel of 1,000 keys, integers"]
 
 
-def test_duckdb(log):
+@pytest.mark.parametrize("kind", ["integers", "text"])
+def test_duckdb(log, kind):
     columns, folder = log
-    pq.write_table(pa.table({"id": columns["id"], "time": columns["time"]}), folder / "log.parquet")
+    who = columns["id"] if kind == "integers" else text_of(columns["id"], "Person")
+    pq.write_table(pa.table({"id": who, "time": columns["time"]}), folder / "log.parquet")
     connection = ibis.duckdb.connect(memory_limit="8GB", threads=2, temp_directory=str(folder / "spilt"))
     table = connection.create_table("log", connection.read_parquet(folder / "log.parquet"))
 
     def plain():
         connection.raw_sql(f"SELECT step, count(*) FROM ({PAIRS}) GROUP BY step").fetchall()
 
-    jobs = {"DuckDB, distinct pairs": plain, "count, DuckDB": counted(table)}
-    best = least(jobs | {"count, DuckDB, gap of 10": counted(table, gap=10)}, rounds=2)
+    jobs = {"DuckDB, distinct pairs": plain, f"count, DuckDB, {kind}": counted(table)}
+    best = least(jobs | {f"count, DuckDB, {kind}, gap of 10": counted(table, gap=10)}, rounds=2)
     spilt = sum(file.stat().st_size for file in (folder / "spilt").glob("*")) if (folder / "spilt").exists() else 0
     assert spilt == 0
-    assert best["count, DuckDB"] < 2.5 * best["DuckDB, distinct pairs"]
+    assert best[f"count, DuckDB, {kind}"] < (2.5 if kind == "integers" else 3.5) * best["DuckDB, distinct pairs"]
 
 
 def test_csv(tmp_path):
@@ -207,6 +210,38 @@ def test_release():
         jobs[f"10⁶ steps released, {name} counts"] = partial(release, {"id": steps // 5, "time": steps})
     heading("10⁶ steps")
     least(jobs, rounds=1, clock=time.perf_counter)
+
+
+def test_totals():
+    """Totals of a long series, beside its fit: in one pass over the posterior."""
+    size, random = 100_000, np.random.default_rng(0)
+    values = np.resize(week(168), size) + random.normal(0, 20, size)
+    release = release_of(steps=range(size), values=values, signal=size, scale=20.0, sampling_probability=1.0)
+    grid = ts.TimeGrid(size=size, start="2013-01-01", step="1h", zone="Europe/Berlin")
+    series = ts.smooth(release, seasons=24)
+    heading("10⁵ hours")
+    jobs = {"smooth": lambda: ts.smooth(release, seasons=24)}
+    jobs |= {f"totals by {step}": partial(series.resample, step, grid=grid) for step in ("1d", "1mo")}
+    best = least(jobs | {"page": partial(series.to_html, grid=grid)}, rounds=2)
+    assert best["totals by 1d"] < best["smooth"]
+
+
+def test_start():
+    """The processor time of a whole process, beside one that imports NumPy."""
+
+    def run(*command):
+        subprocess.run([sys.executable, *command], capture_output=True, check=False)
+
+    def of_children():
+        spent = os.times()
+        return spent.children_user + spent.children_system
+
+    jobs = {"import NumPy": partial(run, "-c", "import numpy")}
+    for what in (["--version"], ["plan", "--help"], ["log.csv", "--epsilon", "much"], ["verify", "no.json"]):
+        jobs[" ".join(what)] = partial(run, "-m", "opendp_timeseries", *what)
+    heading("From the start of a process")
+    best = least(jobs | {"import opendp_timeseries": partial(run, "-c", "import opendp_timeseries")}, clock=of_children)
+    assert best["plan --help"] < 1.5 * best["import opendp_timeseries"]
 
 
 def test_smoothing():
