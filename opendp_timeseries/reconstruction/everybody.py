@@ -198,6 +198,16 @@ class Everybody(NamedTuple):
     own: Array
 
 
+def shares_of_mean(noise: Array | None, size: int) -> tuple[Array, float]:
+    """Return the share of each step in the mean that tells the level, and the noise of that mean.
+
+    :param noise: of values by tier and step; None if it is 1 everywhere.
+    """
+    precision = np.ones(size) if noise is None else 1 / np.mean(np.square(noise), axis=0)
+    total = float(precision.sum())
+    return precision / total, total**-0.5
+
+
 def of_everybody(
     values: Array,
     ends: NDArray[np.int64],
@@ -231,7 +241,8 @@ def of_everybody(
     tiers, last = values.shape
     size, steps, ones = last + ahead, np.arange(last), np.eye(tiers)
     of_noise = np.ones_like(values) if noise is None else np.square(noise)
-    means_of_tiers, noise_of_means = values.mean(axis=1), last**-0.5
+    share, noise_of_means = shares_of_mean(noise, last)
+    means_of_tiers = values @ share
     total, of_total = known or level(means_of_tiers, ends, weights, noise_of_means, prior=prior)[:2]
     (weights, by_often), everybody = levels_by_often(means_of_tiers, ends, weights, noise_of_means), weights[0, -1]
     levels, own = by_often @ weights, dispersion * (weights.T * by_often) @ weights
@@ -283,8 +294,8 @@ def of_everybody(
         variances.append(slope**2 * np.maximum(one.variance - alone, 0.0))
         joints.append(errors.scaled(one.joint + errors.common(np.ones(size), -alone), slope))
     rates = back @ np.array(means)
-    by_level = slope**2 / np.mean(slope[:last] ** 2)
-    rates[-1] += (total * everybody - rates[-1, :last].mean()) * by_level
+    by_level = slope**2 / (share @ slope[:last] ** 2)
+    rates[-1] += (total * everybody - share @ rates[-1, :last]) * by_level
     beyond = np.zeros((size, tiers))
     beyond[:last] = (values - rates[:, :last]).T
     # What the rates do not explain is noise, and how counts vary, which shows on all tiers at once, and most in a
@@ -306,7 +317,7 @@ def of_everybody(
         variance += likely * alone
     variance += chance * (1 - chance) * (moves[1] - moves[0]) ** 2
     mean = rates[-1] + moves[0] + chance * (moves[1] - moves[0])
-    mean += (total * everybody - mean[:last].mean()) * by_level  # as the level is that of the counts
+    mean += (total * everybody - share @ mean[:last]) * by_level  # as the level is that of the counts
     # What all steps have in common is of the rates and the level; the rest is each step's own.
     rows, of_level = (passed @ back).T, of_total * (everybody * by_level) ** 2
     variance += of_level

@@ -17,7 +17,7 @@ from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, haar
 from opendp_timeseries.reconstruction.counts import counts_of
-from opendp_timeseries.reconstruction.everybody import of_everybody
+from opendp_timeseries.reconstruction.everybody import of_everybody, shares_of_mean
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.levels import OF_COUNTS, Panel, Prior, panel
 from opendp_timeseries.reconstruction.matrices import Array, FitError
@@ -384,7 +384,7 @@ def _levels_of_keys(last: Release, *, run: Run) -> Series:
         raise FitError("values are missing, or beyond all measure")
     tiered = run.tiers()
     if len(tiered.values) > 1:
-        found = _levels(tiered.values[..., 0].T, tiered, 1)
+        found = _levels(tiered.values[..., 0].T, tiered, 1.0)
         if found is None:
             raise FitError("the levels were not found")
         values, own, shared = found.levels, found.own, found.shared
@@ -411,7 +411,8 @@ def _each_by_itself(run: Run, count: Count, asked: _Asked, progress: bool, level
     """Return the series of everybody, those of a panel each by itself, but for their levels."""
     tiered, last = run.tiers(level), run.last_tiers(level).whole
     by_key, step_cap = np.moveaxis(tiered.values, 1, 0), count.reading.step_cap
-    levels = None if last.keys is None else _levels(by_key.mean(axis=2), tiered, run.steps, Prior.of(step_cap))
+    share, noise = shares_of_mean(tiered.noise, run.steps)
+    levels = None if last.keys is None else _levels(by_key @ share, tiered, noise, Prior.of(step_cap))
     known = [None] * len(by_key) if levels is None else zip(levels.levels, levels.covariance.diagonal(), strict=True)
     of_all = tiered._replace(values=tiered.values[:, :0])
     made = partial(_everybody, asked=asked, tiered=of_all, step_cap=step_cap, ahead=run.ahead)
@@ -428,12 +429,12 @@ def _each_by_itself(run: Run, count: Count, asked: _Asked, progress: bool, level
     return panel_of(last, parts, sources=run.releases, covariance=joint)
 
 
-def _levels(means: Array, tiered: Tiered, size: int, prior: Prior = OF_COUNTS) -> Panel | None:
+def _levels(means: Array, tiered: Tiered, of_mean: float, prior: Prior = OF_COUNTS) -> Panel | None:
     """Return the levels of a panel, from the means of the tiers of each key; None where they are not found."""
     noise = max(tiered.scale, 1e-4 * float(np.max(np.abs(means))))
     try:
         with np.errstate(all="ignore"):
-            return panel(means / noise, tiered.ends, tiered.weights / noise, size**-0.5, prior=prior)
+            return panel(means / noise, tiered.ends, tiered.weights / noise, of_mean, prior=prior)
     except FitError:
         return None
 

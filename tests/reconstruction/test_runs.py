@@ -229,6 +229,26 @@ def test_private_panels_go_on_and_add_up():
     assert np.isfinite(series.standard_error).all()
 
 
+@pytest.mark.long
+def test_a_level_is_told_by_the_releases_that_know_it():
+    """A private series with little noise keeps its total beside two with fifteen times as much."""
+    together, alone = [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        counts = in_parts(spring(rng, 2.0))
+        releases = []
+        for one, grid, scale in zip(counts, SPRING, (10.0, 150.0, 150.0), strict=True):
+            made = count_of(grid.size, Tiers(ends=(10, 80)))
+            made = replace(made, reading=replace(made.reading, grid=grid))
+            thin = rng.binomial(one.astype(int), 0.7)
+            releases.append(private({5: thin, 60: one - thin}, rng, scale=scale, count=made))
+        (series,) = ts.smooth(releases, seasons=SEASONS)
+        truth = counts[0].sum()
+        together.append(series[: SPRING[0].size].sum() / truth - 1)
+        alone.append(ts.smooth(releases[0], seasons=SEASONS).values.sum() / truth - 1)
+    assert np.sqrt(np.mean(np.square(together))) < 1.5 * np.sqrt(np.mean(np.square(alone))) + 0.002
+
+
 # Refused, and marked.
 
 
