@@ -230,7 +230,7 @@ class Programme:
         :param assumed: description of the series, as for :func:`~opendp_timeseries.plan`: ``level``,
             ``season_amplitudes``, ``deviation`` and ``time_scale``, or a **public** series that resembles the private
             series as ``proxy``.
-        :raises ValueError: for a number out of range, or not exactly one description of the series.
+        :raises ValueError: for a number out of range, not exactly one description of the series, or sums of a value.
         """
         given = dict.fromkeys(("level", "season_amplitudes", "deviation", "time_scale", "proxy")) | assumed
 
@@ -246,6 +246,9 @@ class Programme:
             return error_at_tiers(described_signal(count.grid.size, **given), count, scale, often)
 
         def error(design: Design) -> ExpectedError:
+            if (reading := design.count.reading).is_sum:
+                what = f"sums of a value ({reading.log.value!r})"
+                raise ValueError(f"a series must not be described for {what}, of which no error is predicted yet")
             size, kernels = design.known.grid.size, design.signal.kernels
             p, scale = design.sampling.probability, design.scale
             if design.count.per is not None or size == 1:

@@ -50,7 +50,7 @@ class Prior(NamedTuple):
     @classmethod
     def of(cls, step_cap: int) -> "Prior":
         """Return it for people with so much in a step: in squares, they are spread widely, and nobody is at the end."""
-        return cls() if step_cap == 1 else cls(falls=(0.0, 0.5), lengths=(1.0, 2.0), always=(0.0,))
+        return cls() if step_cap == 1 else cls(falls=(0.0, 0.5, 1.0), lengths=(1.0, 2.0), always=(0.0,))
 
 
 OF_COUNTS: Final = Prior()

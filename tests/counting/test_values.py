@@ -8,6 +8,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.__main__ import main
 from opendp_timeseries.counting import batches, capped_count, scaling, sorting
 from opendp_timeseries.counting.amounts import amount_of, amounts_of
 from opendp_timeseries.counting.engines import engine_of
@@ -372,6 +373,18 @@ def test_what_values_cannot_be_is_refused_by_name(log_space):
         given = {"source": Source(identifier="id", time="t", value="v"), "grid": TimeGrid(size=1), "step_cap": 5}
         with pytest.raises(ValueError, match=r"value \('v'\) must be left out where individuals are counted once"):
             make.count(**given | reading)
+
+
+def test_errors_of_sums_are_not_predicted_as_if_they_were_counts(log_space, tmp_path, capsys):
+    count = log_space >> ts.then_participation_count(TimeGrid(size=24), value="v", bound=60)
+    programme = ts.Programme.plan([count] * 2, epsilon=1.0, delta=1e-6, sampling_probability=1.0)
+    assert len(programme.table().splitlines()) > 2
+    with pytest.raises(ValueError, match=r"sums of a value \('v'\), of which no error is predicted"):
+        programme.expected_errors(level=100.0, deviation=5.0, time_scale=9.0)
+    publication = tmp_path / "publication.toml"
+    publication.write_text('[count]\nvalue = "v"\nbound = 60\n[log]\nfile = "log.csv"\n')
+    assert main(["plan", str(publication), "--epsilon=1", "--delta=1e-6", "--size=24", "--level=9"]) == 2
+    assert "plan is for counts: leave out value (line 2) (v)" in capsys.readouterr().err
 
 
 def test_a_column_whose_type_says_that_no_cell_is_a_number_is_refused():
