@@ -1,6 +1,6 @@
 """The command line, ``python -m opendp_timeseries``. See docs/howto/command-line.md.
 
-A command's own file is imported when it runs: help, and what is wrong with options, do not wait for it.
+The module of a command is imported when it runs, so that help and errors in options appear at once.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from opendp_timeseries.plugin.native import OpenDPException, enable_features
 from opendp_timeseries.plugin.spaces import PeriodUnitWarning
 
 #: The module of each command.
-_FILES: Final = {
+_MODULES: Final = {
     "release": "release",
     "check": "commands",
     "plan": "commands",
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _command(name: str) -> Callable[[argparse.Namespace], str]:
     command: Callable[[argparse.Namespace], str] = getattr(
-        import_module(f"opendp_timeseries.commandline.{_FILES[name]}"), name
+        import_module(f"opendp_timeseries.commandline.{_MODULES[name]}"), name
     )
     return command
 

@@ -48,7 +48,7 @@ def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True, factor: 
     """Return the joint loss of several releases about the same people.
 
     Each release draws its own steps and noise. The loss is exact for counts without filter that keep every step, or
-    that drop what exceeds their cap and sample each step by itself: somebody at the cap in all releases attains it.
+    that drop steps beyond the cap and sample each step by itself: somebody at the cap in all releases attains it.
 
     :param losses: of the single releases, each at its own scale; they may be joint losses themselves.
     :param adaptive: True if *what* is released, within the influence of each loss, may depend on the output of earlier

@@ -139,7 +139,7 @@ def trials_sum(trials: Sequence[tuple[int, float]]) -> Law:
 
 
 def kept_sum(squares: NDArray[np.float64], p: float) -> Law:
-    """Return the law of the sum of what is kept of ``squares``, each with probability ``p``, for convex ``φ``.
+    """Return the law of the sum of ``squares``, each kept with probability ``p``, for convex ``φ``.
 
     The numbers are replaced by multiples of a lattice step that majorise them weakly: prefix sums are rounded up, not
     numbers, so the total rises by less than one step. The sum on the lattice is exact; where it has too many points,

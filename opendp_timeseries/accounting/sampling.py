@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 SAMPLINGS: Final = ("poisson", "stratified")
-#: A step is kept by itself if a number of so many random bits is below ``p·2**53``: ``p`` is a multiple of ``2**-53``.
+#: Random bits of the coin of a step, which keeps it if they are below ``p·2**53``: ``p`` is a multiple of ``2**-53``.
 COIN_BITS: Final = 53
 
 #: Steps spread over blocks: pairs ``(blocks, steps)``, each for that many blocks with that many steps, all positive.

@@ -113,7 +113,8 @@ class Release:
         """Return the number of kept steps."""
         return len(self.values)
 
-    def _key(self) -> tuple[object, ...]:  # without the loss, which may not have been computed yet
+    def _key(self) -> tuple[object, ...]:
+        """Return what equal releases share, without the loss, which may not have been computed yet."""
         statement = self.statement and replace(self.statement, loss=())
         return self.design, statement, self.invocation, self.composition, self.steps.tobytes(), self.values.tobytes()
 
