@@ -61,10 +61,10 @@ GROUPS = ("test_a_database_adds_up_groups_as_tables_in_memory_do", {"step_cap": 
 # --- Variants that take more than a line ---
 
 
-def bounded_by_steps(sound, reach, *, first, entries):
+def bounded_by_steps(sound, reach, *, square, entries):
     """As of one series, where nobody is at two keys at once."""
-    squared = reach.step_cap**2 * sum(min(first, steps) for steps in reach.periods) * (1 + reach.replaced)
-    return replace(sound(reach, first=first, entries=entries), squared=None, l2=float(squared) ** 0.5)
+    squared = sum(min(square, steps * reach.step_cap**2) for steps in reach.periods) * (1 + reach.replaced)
+    return replace(sound(reach, square=square, entries=entries), squared=None, l2=float(squared) ** 0.5)
 
 
 def across_periods(sound, rows, *caps):
