@@ -162,13 +162,9 @@ def pipelines(grid):
     for metric in (dp.symmetric_distance(), period):
         yield (space, metric) >> ts.then_participation_count(grid, participation_cap=2, step_cap=2**40, gap=3) >> noise
         yield (
-<<<<<<< HEAD
             (space, metric)
             >> ts.then_participation_count(grid, step_cap=10**30, tiers=ts.Tiers(ends=(1, 3), typical=10**30))
             >> noise
-=======
-            (space, metric) >> ts.then_participation_count(grid, step_cap=10**30, tiers=ts.Tiers(ends=(1, 3), typical=10**30)) >> noise
->>>>>>> 7a5e3b5 (Say how a generous bound errs as measured)
         )
 
 
