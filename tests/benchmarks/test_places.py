@@ -239,7 +239,7 @@ def test_a_city_without_a_cap_beside_caps(kind):
     best = [min(errors[name][k, 0] for name in errors if name != "no cap") for k in range(4)]
     print(f"by the best cap: {np.round(errors['no cap'][:, 0] / best, 2).tolist()}")
     assert np.all(errors["no cap"][:2, 0] < best[:2])
-    assert np.all((errors["no cap"][:, 1] > 0.8) & (errors["no cap"][:, 1] < 0.98))
+    assert np.all(errors["no cap"][:, 1] > 0.8)
 
 
 @pytest.mark.parametrize("size", [50, 100, 150])
