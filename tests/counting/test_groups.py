@@ -48,7 +48,7 @@ def test_a_database_adds_up_groups_as_tables_in_memory_do(backend, options):
         np.testing.assert_allclose(outermost, keys * (shares[-1] / shares[0]) ** 0.5, rtol=1e-2)
 
 
-@pytest.mark.parametrize("events", [1, 300, 2**40])
+@pytest.mark.parametrize("events", [1, 300, 80_000, 2**40])
 @pytest.mark.parametrize("keys", [1, 25_000])
 def test_sizes_of_groups_are_exact_whatever_the_events(keys, events):
     """Also where the squares of each key's events are small, and the square of their sum is not."""

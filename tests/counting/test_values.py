@@ -179,6 +179,7 @@ def test_sums_in_a_database_do_not_wrap(backend, monkeypatch):
 
     who = np.arange(18) // 2  # each with two rows
     table = backend.table(who=who, when=np.zeros(18, int), value=np.full(18, 2**62))
+    assert counted(table, count_of(MOST_BOUND, participation_cap=1))[0] == 9 * MOST_BOUND
     count = count_of(MOST_BOUND, participation_cap=1, excess="l2")
     assert counted(table, count)[0] == 9 * 2**16 * MOST_BOUND
     monkeypatch.setattr(database, "MOST_SUM", 2**37)
