@@ -18,7 +18,7 @@ from opendp_timeseries.counting.identifiers import number_of
 Ints = NDArray[np.int64]
 
 #: Numbers in text: decimal digits, with a point and an exponent if there are any.
-NUMBER: Final = r"^[ \t\r\n]*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)[ \t\r\n]*\z"
+NUMBER: Final = r"^[ \t\r\n]*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)[ \t\r\n]*\z"
 _NUMBER: Final = re.compile(NUMBER.replace(r"\z", r"\Z"))
 
 

@@ -31,11 +31,14 @@ _PART: Final = 2**17
 _NAMES: Final = 2**22
 
 
-def sorted_rows(batches: Iterable[Rows], reading: Reading, *, most: int | None = None) -> SortedRows:
+def sorted_rows(
+    batches: Iterable[Rows], reading: Reading, *, most: int | None = None, worthless: bool = False
+) -> SortedRows:
     """Pack rows, a batch at a time: integers are their own numbers, until one is too wide, or a text.
 
     :param most: how many rows of one individual at one position are needed, or how much of their amounts; the others
         are dropped on the way.
+    :param worthless: whether rows of no value stay, for readings in which they count.
     """
     places, packed, limit = Places(reading), np.empty(0, np.int64), _MANY
     amounts: list[Ints] = []
@@ -55,11 +58,12 @@ def sorted_rows(batches: Iterable[Rows], reading: Reading, *, most: int | None =
                 _renumber(packed, numbers.settled(), bits)
                 room = max(room, 2 * len(numbers))
             people = numbers.of(who.names)[who.codes]
-        rows = pack(people, batch.positions, places)
+        positions = batch.places if worthless else batch.positions
+        rows = pack(people, positions, places)
         packed.resize(packed.size + rows.size, refcheck=False)  # large ones move no data
         packed[packed.size - rows.size :] = rows
         if batch.amounts is not None:
-            amounts.append(on_grid(batch.amounts, batch.positions, reading))
+            amounts.append(on_grid(batch.amounts, positions, reading))
         if most is not None and packed.size > limit:
             if amounts:
                 packed, *amounts = _sums(packed, np.concatenate(amounts), most)

@@ -57,7 +57,7 @@ def read_csv_log(path: Path, reading: Reading, **how: Any) -> Log:
     """Read a CSV file: who is where, with as many rows of each individual and position as may count.
 
     The count of this log is that of the file. This also holds for other readings of the same columns: on the same grid,
-    or on it as one step; with or without the keys; with a step cap that is no larger. The tally is that of all rows.
+    or on it as one step; with or without the keys, or the value; with a step cap that is no larger. The tally is that of all rows.
 
     :param how: options of :func:`csv_batches`, which also names the errors.
     """
@@ -75,7 +75,7 @@ def read_csv_log(path: Path, reading: Reading, **how: Any) -> Log:
             tally[:] = map(add, tally, rows.tally)
             yield rows._replace(reading=whole, series=None if rows.series is None else rows.series % whole.series)
 
-    packed, places, _, amounts = sorted_rows(tallied(), whole, most=reading.step_cap)
+    packed, places, _, amounts = sorted_rows(tallied(), whole, most=reading.step_cap, worthless=True)
     series, steps = np.divmod(packed & (2**places.bits - 1), reading.grid.size)
     names, people = [name or None for name in numbers], packed >> places.bits
     columns = [
@@ -84,8 +84,8 @@ def read_csv_log(path: Path, reading: Reading, **how: Any) -> Log:
     ]
     if reading.panel is not None:
         columns.append(Column("text", cells=[*reading.panel, None], codes=series))
-    if amounts is not None:
-        columns.append(Column("numbers", amounts))
+    if reading.log.value is not None:
+        columns.append(Column("numbers", np.empty(0, np.int64) if amounts is None else amounts))
     log = Log(zip(reading.log.columns, columns, strict=True))
     log.tally, log.notes = Tally(*tally), notes
     return log

@@ -132,10 +132,13 @@ class Rows(NamedTuple):
 
     @property
     def positions(self) -> Ints:
-        """Where in the (panel of) series each row is; -1 for rows that are nowhere."""
+        """Where in the (panel of) series each row counts; -1 for rows that are nowhere, or of no value."""
+        return self.places if self.amounts is None else np.where(self.amounts > 0, self.places, -1)
+
+    @property
+    def places(self) -> Ints:
+        """Where in the (panel of) series each row is, whatever its value; -1 for rows that are nowhere."""
         positions = self.steps
-        if self.amounts is not None:
-            positions = np.where(self.amounts > 0, positions, -1)
         if self.series is not None:
             on_grid = (positions >= 0) & (self.series >= 0)
             positions = np.where(on_grid, self.series * self.reading.grid.size + positions, -1)

@@ -226,7 +226,7 @@ def counted(input_domain: dp.Domain, input_metric: dp.Metric, count: Count) -> d
         counts = count.add_up(engine_of(table).count(table, count, fresh_key()))  # in units of 2**-bits
         if bits == 0:
             return counts
-        # They are far below; clamped to where floats are exact, whatever the log.
+        # Counts are far below; sums of values stop there, where floats are exact, whatever the log.
         return np.ldexp(np.clip(counts, -(2**53), 2**53).astype(np.float64), -bits)
 
     return count_transformation((input_domain, input_metric), function, count)

@@ -2,6 +2,7 @@
 
 import decimal
 import math
+import time
 
 import numpy as np
 import opendp.prelude as dp
@@ -9,7 +10,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.__main__ import main
-from opendp_timeseries.counting import batches, capped_count, scaling, sorting
+from opendp_timeseries.counting import batches, capped_count, identifiers, scaling, sorting
 from opendp_timeseries.counting.amounts import amount_of, amounts_of
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import read_csv_log
@@ -152,6 +153,34 @@ def test_a_file_that_is_folded_counts_as_all_of_its_rows(tmp_path, monkeypatch):
                 log = read_csv_log(path, reading, zone="UTC")
                 assert counted(log, count) == expected
                 assert log.tally.no_value == int(np.sum((numbers == 0) & ((keys is None) | (where < 2))))
+
+
+def test_a_file_of_values_has_all_of_its_people_or_none(tmp_path):
+    """Also those whose rows are of no value, where people are counted; and a file without rows is as any other."""
+    path, grid = tmp_path / "log.csv", TimeGrid(start="2024-01-01", step="1h", size=24, zone="UTC")
+    source = Source(identifier="who", time="when", by=None, value="value")
+    summed = make.count(source=source, grid=grid, step_cap=60, participation_cap=3)
+    everybody = make.count(
+        source=Source(identifier="who", time="when", by=None),
+        grid=TimeGrid(size=1),
+        once_over=grid,
+        participation_cap=1,
+    )
+    for rows, much, people in (
+        ([], 0, 0),
+        (["a,2024-01-01T03:00,7", "b,2024-01-01T04:00,0", "c,2024-01-01T04:00,"], 7, 3),
+    ):
+        path.write_text("\n".join(["who,when,value", *rows]) + "\n")
+        log = read_csv_log(path, summed.reading, zone="UTC")
+        assert sum(counted(log, summed)) == much
+        assert counted(log, everybody) == [people]
+
+
+def test_no_text_takes_long_to_be_no_number():
+    start = time.process_time()
+    assert amount_of("9" * 400_000 + "x", 10) == 0
+    assert identifiers.identifier_text("9" * 400_000 + "x") is not None
+    assert time.process_time() - start < 2  # by a grammar that goes back, hours
 
 
 def test_sums_do_not_wrap_and_stay_at_a_limit(monkeypatch):
