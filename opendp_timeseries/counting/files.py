@@ -57,7 +57,8 @@ def read_csv_log(path: Path, reading: Reading, **how: Any) -> Log:
     """Read a CSV file: who is where, with as many rows of each individual and position as may count.
 
     The count of this log is that of the file. This also holds for other readings of the same columns: on the same grid,
-    or on it as one step; with or without the keys, or the value; with a step cap that is no larger. The tally is that of all rows.
+    or on it as one step; with or without the keys, or the value; with a step cap that is no larger. The tally is that
+    of all rows.
 
     :param how: options of :func:`csv_batches`, which also names the errors.
     """

@@ -160,16 +160,10 @@ def test_a_file_of_values_has_all_of_its_people_or_none(tmp_path):
     path, grid = tmp_path / "log.csv", TimeGrid(start="2024-01-01", step="1h", size=24, zone="UTC")
     source = Source(identifier="who", time="when", by=None, value="value")
     summed = make.count(source=source, grid=grid, step_cap=60, participation_cap=3)
-    everybody = make.count(
-        source=Source(identifier="who", time="when", by=None),
-        grid=TimeGrid(size=1),
-        once_over=grid,
-        participation_cap=1,
-    )
-    for rows, much, people in (
-        ([], 0, 0),
-        (["a,2024-01-01T03:00,7", "b,2024-01-01T04:00,0", "c,2024-01-01T04:00,"], 7, 3),
-    ):
+    who = Source(identifier="who", time="when", by=None)
+    everybody = make.count(source=who, grid=TimeGrid(size=1), once_over=grid, participation_cap=1)
+    three = ["a,2024-01-01T03:00,7", "b,2024-01-01T04:00,0", "c,2024-01-01T04:00,"]
+    for rows, much, people in (([], 0, 0), (three, 7, 3)):
         path.write_text("\n".join(["who,when,value", *rows]) + "\n")
         log = read_csv_log(path, summed.reading, zone="UTC")
         assert sum(counted(log, summed)) == much
