@@ -131,12 +131,13 @@ def has_code(page):
     return any(block.language in ("python", "pycon") and block.runs for block in blocks(page.read_text("utf-8")))
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # of Ibis's own calls into DuckDB
 @pytest.mark.filterwarnings("ignore:The default of config:FutureWarning")  # of every forecaster of sktime 1.2
 @pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")  # of Prophet 1.5 about pandas 3.1
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(p, marks=[] if p.name == "README.md" else pytest.mark.long) for p in PAGES if has_code(p)],
+    [p for p in PAGES if has_code(p)],
     ids=name,
 )
 def test_code_runs(page, tmp_path, monkeypatch):

@@ -397,6 +397,7 @@ def test_a_second_signal_ends_a_command_that_hangs(in_folder, monkeypatch, place
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the size of the process from /proc")
 
 
+@pytest.mark.long
 @linux
 @pytest.mark.parametrize("total", [False, True])
 def test_where_memory_ends_in_a_count_the_entry_can_be_resumed(in_folder, capsys, total):

@@ -465,6 +465,7 @@ def test_a_kilobyte_lost_in_each_map_is_noticed():
     assert objects > 60
 
 
+@pytest.mark.long
 def test_objects_outlive_the_scope_that_built_them():
     def build():
         grid, kernel = ts.TimeGrid(size=12), ts.gaussian_kernel(12, 1.0)

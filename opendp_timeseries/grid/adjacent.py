@@ -66,9 +66,10 @@ def steps_ahead(ahead: object, grid: TimeGrid) -> int:
     end = edges[grid.size]
     if width.of == "M":
         month = end.astype("M8[M]")
-        there = month + width.number
+        there = month + np.timedelta64(width.number, "M")
         first, day = there.astype("M8[D]"), end.astype("M8[D]") - month.astype("M8[D]")
-        target = np.minimum(first + day, (there + 1).astype("M8[D]") - 1) + (end - end.astype("M8[D]"))
+        last = (there + np.timedelta64(1, "M")).astype("M8[D]") - np.timedelta64(1, "D")
+        target = np.minimum(first + day, last) + (end - end.astype("M8[D]"))
     else:
         target = end + (np.timedelta64(width.number, "D") if width.is_calendar else np.timedelta64(width.number, "ns"))
     matches = np.flatnonzero(edges[grid.size + 1 :] == target)

@@ -125,6 +125,7 @@ def test_kept_sum_is_from_above_and_close(squares, p):
     assert np.sum(law.weights * law.values) <= sum(squares) * p + squares[0] * 2.0**-14 * p * (1 + 1e-6)
 
 
+@pytest.mark.long
 @settings(derandomize=True)
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=7), probabilities, st.sampled_from([8, 4096]))
 def test_kept_sum_is_from_above_at_random(squares, p, points):

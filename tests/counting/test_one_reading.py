@@ -410,6 +410,7 @@ CELLS = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @given(
     st.lists(st.tuples(CELLS, st.integers(0, SIZE - 1)), max_size=25),
     CELLS,

@@ -69,6 +69,7 @@ def test_heavy_people_at_other_hours_are_seen_and_covered():
     assert np.all(np.abs(total) < 4 * NOISE / 0.9 / counts.mean())
 
 
+@pytest.mark.long
 def test_one_shape_is_known_better_than_by_any_one_scale():
     errors, alone, scatter = [], [], []
     for seed in (1, 2):
