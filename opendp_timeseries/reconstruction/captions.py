@@ -10,7 +10,7 @@ from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import PERIODS, TimeGrid
 from opendp_timeseries.reconstruction.frames import AnySeries
 from opendp_timeseries.reconstruction.local_events import least_seen
-from opendp_timeseries.release.documents import joint_guarantee
+from opendp_timeseries.release.documents import is_at_once, joint_guarantee
 from opendp_timeseries.release.release import Release
 
 #: What an error must cover for a band to be drawn between kept steps.
@@ -26,7 +26,7 @@ def made_by(series: AnySeries) -> str:
 def measured(release: Release, part: AnySeries) -> str:
     """Return what intervals are for, in words."""
     rate = "the rate of " if part.error_covers == "rate" else ""
-    count = release.design.signal.count
+    count = _count(release, part)
     if count is None:
         return f"{rate}the counts after caps and filters"
     what = f"sums of {count.reading.log.value!r}" if count.reading.is_sum else "counts"
@@ -52,7 +52,8 @@ def guarantee_in_words(
                 together = joint_guarantee(sources)
             except ValueError:  # they are not for the same individuals, or not in the same measure
                 return f"Guarantee of each of the {len(sources)} releases behind it, as none is stated of all: {each}"
-            return f"Guarantee of all {len(sources)} releases behind it, if asked for at once: {together}"
+            at_once = ", asked for at once" if is_at_once(sources) else ""
+            return f"Guarantee of all {len(sources)} releases behind it{at_once}: {together}"
         return ""
     epsilon, delta = (printed_up(value, 4) for value in guarantee)
     count = release.design.signal.count
@@ -69,8 +70,8 @@ def tiers_of(series: AnySeries) -> int:
 def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
     """Return who counts how often, and what that leaves out."""
     grids = _grids(series)
-    if grids and _grid(series.release) not in grids:  # caps are those of each release, and not over all steps
-        count = series.sources[0].design.signal.count or count
+    if _is_longer(series):
+        count = _count(series.release, series) or count
         where += f" in each of {len(grids)} releases" if len(grids) > 1 else ""
     reading = count.reading
     often = "once" if reading.step_cap == 1 else f"at most {reading.step_cap} times"
@@ -94,6 +95,18 @@ def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
 def _grids(series: AnySeries) -> set[TimeGrid | None]:
     """Return the grids on which the releases behind a series were read: several, if it is of adjacent ones."""
     return {_grid(one) for one in series.sources}
+
+
+def _is_longer(series: AnySeries) -> bool:
+    """Whether caps are those of each release behind a series, and not over all of its steps."""
+    grids = _grids(series)
+    return bool(grids) and _grid(series.release) not in grids
+
+
+def _count(release: Release, series: AnySeries) -> Count | None:
+    """Return who was counted: of releases behind a longer series, by one that leaves somebody out, if there is one."""
+    counts = [one.design.signal.count for one in (series.sources if _is_longer(series) else (release,))]
+    return next((count for count in counts if count is None or not count.is_full), counts[0])
 
 
 def _grid(release: Release) -> TimeGrid | None:

@@ -16,7 +16,7 @@ from opendp_timeseries.reconstruction.everybody import noise_of_few
 from opendp_timeseries.reconstruction.frames import AnySeries
 from opendp_timeseries.reconstruction.hierarchy import is_joint
 from opendp_timeseries.reconstruction.totals import Totals, longer_steps
-from opendp_timeseries.release.documents import write_releases
+from opendp_timeseries.release.documents import is_at_once, write_releases
 from opendp_timeseries.release.release import Release, software
 
 #: Steps of totals that are chosen if none is given, and from how many days on.
@@ -231,9 +231,7 @@ def _records(releases: Sequence[Release]) -> str | None:
     try:
         if len(releases) == 1:
             return releases[0].to_json()
-        # Of others, even of one count, each may follow what the last one showed.
-        named = {release.composition for release in releases}
-        together = len(named) == 1 and None not in named
+        together = is_at_once(releases)
         return write_releases(releases, in_advance=together, data_fixed=together)
     except ValueError:  # nothing is stated, or it does not add up
         return None

@@ -161,10 +161,33 @@ def _verify(releases: Sequence[Release]) -> None:
 
 
 def joint_guarantee(releases: Sequence[Release]) -> str:
-    """Return the joint guarantee in words, for releases that were all fixed before the first."""
-    return _joint_sentence(
-        releases, _joint_points(releases, in_advance=True, data_fixed=True, view=_joint_view(releases))
-    )
+    """Return the joint guarantee in words, as a page records it, with the whole of which all releases are parts."""
+    at_once = is_at_once(releases)
+    points = _joint_points(releases, in_advance=at_once, data_fixed=at_once, view=_joint_view(releases))
+    return f"{_joint_sentence(releases, points)}{_shared_whole(releases)}"
+
+
+def is_at_once(releases: Sequence[Release]) -> bool:
+    """Whether one invocation of one composition made all releases.
+
+    Of others, even of one count, each may follow what the last one showed.
+    """
+    names = {release.composition for release in releases}
+    return len(names) == 1 and None not in names
+
+
+def _shared_whole(releases: Sequence[Release]) -> str:
+    """Return the whole of which all releases say that they are parts, in words; nothing if they differ in it."""
+    wholes = {
+        None if whole is None else replace(whole, number=None, parts=None, digest=None, programme=None)
+        for whole in (release.stated.whole for release in releases)
+    }
+    (whole, *others) = wholes
+    if whole is None or others:
+        return ""
+    # Contexts and compositions have no identifiers: two may be equal.
+    share = "all" if whole.identifier is not None or is_at_once(releases) else "each"
+    return f"; {share} part of {str(whole).removeprefix('in ')}"
 
 
 def population_of(design: Design) -> tuple[object, ...]:

@@ -55,7 +55,7 @@ class Whole:
         number = f"release {self.number}{of} in " if self.number is not None else "in "
         name = f"a {self.name}"
         planned = "the programme" if self.planned is None else f"programme {self.planned[:16]}"
-        if self.kind == "ledger":
+        if self.kind == "ledger" and self.number is not None:
             number = f"entry {self.number} of " if self.parts is None else f"{number}{planned} of "
         elif self.planned is not None:
             name = planned

@@ -988,7 +988,7 @@ MUTANTS = [
     mutant("a share of a nested Context for the whole", "Query.compositor",
            edited(("replace(outer.budget, parts=None)", "account.whole")),
            "test_nested_releases_name_the_whole_of_all"),
-    mutant("queries of one count taken for fixed in advance", "_records",
+    mutant("queries of one count taken for fixed in advance", "documents:is_at_once",
            edited(("release.composition", "release.invocation")),
            "test_queries_of_which_one_follows_the_other_are_not_fixed_in_advance"),
     mutant("the mass beyond the lattice forgotten", "joint:_law_of_sum",

@@ -159,7 +159,7 @@ def test_a_caption_says_that_a_total_sets_the_level(axes, log_space):
     release, total = ((chain >> noise)(log) for chain in chains)
     smoothed(release).with_total(total).plot(axes=axes)
     lines = axes.get_xlabel().split("\n")
-    assert lines[1].startswith("Guarantee of all 2 releases behind it, if asked for at once:")
+    assert lines[1].startswith("Guarantee of all 2 releases behind it: ")
     said = "Counted of each individual: every step, by √(3/n) if in n > 3, once in each; the level is that of a total"
     assert f"{said}, with its own cap" in " ".join(lines)
     assert "90% intervals for the capped counts, at the level of a total, each step on its own" in " ".join(lines)

@@ -356,7 +356,7 @@ def test_a_figure_states_the_guarantee_of_all_that_it_is_made_from():
         part = next(iter(one.by_key().values()))
         for axes in (next(iter(ts.plot_panel(one).values())), ts.plot(part)):
             caption = (axes.get_xlabel() or axes.figure.get_supxlabel()).replace("\n", " ")
-            assert f"Guarantee of all 2 releases behind it, if asked for at once: {joint}" in caption
+            assert f"Guarantee of all 2 releases behind it, asked for at once: {joint}" in caption
     pyplot.close("all")
 
 

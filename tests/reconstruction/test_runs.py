@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
@@ -10,12 +11,14 @@ from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.design.weights import RESOLUTION_BITS
-from opendp_timeseries.reconstruction import structural
+from opendp_timeseries.reconstruction import captions, structural
 from opendp_timeseries.reconstruction.basis import Basis
+from opendp_timeseries.reconstruction.contents import contents_of
 from opendp_timeseries.reconstruction.counts import counts_of
 from opendp_timeseries.reconstruction.linearised import Learnt, Link, Model
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.runs import Run
+from opendp_timeseries.release.documents import read_document
 from tests import make
 from tests.oracles import forecasts as oracle
 from tests.reconstruction.simulated import error_and_cover, local_rate, week
@@ -355,6 +358,63 @@ def test_captions_say_that_caps_are_of_each_release():
     caption = " ".join(series.plot().get_xlabel().split())
     assert "at most 60 steps in each of 3 releases" in caption
     assert "of 3 releases on adjacent grids, smoothed together, with noise of standard deviation 20 to 30" in caption
+
+
+def test_months_that_were_not_asked_for_at_once_state_the_sum_that_their_record_states():
+    rng = np.random.default_rng(8)
+    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    noise = ts.then_subsampled_gaussian(2.0, sampling_probability=0.3, delta=1e-6)
+    months = []
+    for start in ("2024-01-01", "2024-02-01"):
+        grid = ts.TimeGrid(start=start, size=30 if "-02-" in start else 31, step="1d", zone="UTC")
+        log = {"id": np.arange(900) % 300, "time": grid.edges()[rng.integers(0, grid.size, 900)]}
+        months.append((space >> ts.then_participation_count(grid, participation_cap=2) >> noise)(log))
+    (series,) = ts.smooth(months)
+    document = read_document(ts.write_releases(months))
+    contents = contents_of(series)
+    assert read_document(contents.records).guarantee == document.guarantee
+    words = f"Guarantee of all 2 releases behind it: {document.guarantee}"
+    assert words in contents.cite
+    assert words in " ".join(series.plot().get_xlabel().split())
+    assert f"the {words[0].lower()}{words[1:]}"[4:] in contents.protected[0]
+
+
+@pytest.mark.parametrize("panel", [None, ("a", "b")])
+@pytest.mark.parametrize("cap", [None, "the grid", 2])
+def test_steps_ahead_and_months_together_are_of_everybody_where_each_release_is(cap, panel):
+    rng, series = np.random.default_rng(9), []
+    keys, change = (1, {}) if panel is None else (len(panel), {"panel": panel})
+    for start in ("2024-01-01", "2024-01-02"):
+        grid = ts.TimeGrid(start=start, size=24, step="1h", zone="UTC")
+        if cap is None:
+            count = count_of(24, **change)
+            count = replace(count, reading=replace(count.reading, grid=grid))
+            values = np.full(count.tiers.series * 24 * keys, 9e6) + rng.normal(0, 1.0, count.tiers.series * 24 * keys)
+            made = {"steps": np.arange(len(values)), "values": values, "signal": Signal(count)}
+            series.append(release_of(**made, sampling_probability=1.0))
+        else:
+            limit = 24 * keys if cap == "the grid" else cap
+            counts = rng.poisson(90, (keys, 24)) + 0.0
+            series.append(of_hours(counts, grid, rng, scale=2.0, participation_cap=limit, **change))
+    alone, ahead = ts.smooth(series[0]), ts.smooth(series[0], ahead=5)
+    joined = ts.smooth(series)[0]
+    expected = "the capped counts" if cap == 2 else "the counts of everybody"
+    for one in (alone, ahead, joined):
+        assert captions.measured(one.release, one) == expected
+        part = next(iter(one.by_key().values())) if panel else one
+        assert captions.measured(one.release, part) == expected
+        near = " ".join(contents_of(one).near)
+        assert f"An interval holds {expected} with" in near
+
+
+def test_months_of_which_one_reaches_the_cap_are_capped():
+    rng = np.random.default_rng(3)
+    grids = [ts.TimeGrid(start=s, size=n, step="1d", zone="UTC") for s, n in (("2024-01-01", 28), ("2024-01-29", 31))]
+    parts = [of_hours(rng.poisson(90.0, g.size) + 0.0, g, rng, scale=2.0, participation_cap=28) for g in grids]
+    (series,) = ts.smooth(parts)
+    assert captions.measured(series.release, series) == "the capped counts"
+    said = captions.caps_in_words(series, series.release.design.count, "")
+    assert said.startswith("Counted of each individual: at most 28 steps in each of 2 releases")
 
 
 def test_a_page_says_which_months_it_revised():

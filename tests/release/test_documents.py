@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +13,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.release.documents import joint_guarantee, population_of, read_document
+from opendp_timeseries.release.statement import Whole
 from tests.release.made import LOG, SMOOTH, behind, count, released
 
 
@@ -53,7 +55,12 @@ def test_releases_of_a_composition_state_their_joint_loss():
     read, words, *_ = read_document(text)
     assert read == tuple(releases)
     pair = f"(ε = {printed_up(epsilon)}, δ = {printed_up(delta, 4)})"
-    assert words == f"{pair}-differential privacy for one individual added or removed" == joint_guarantee(releases)
+    assert words == f"{pair}-differential privacy for one individual added or removed"
+    assert words == joint_guarantee([replace(release, composition="ab") for release in releases])
+    # Of others, each may follow what the last one showed: pairs add up, as in a document without the promises.
+    for names in ((None, None), ("ab", "cd"), ("ab", None)):
+        others = [replace(one, composition=name, invocation="ef") for one, name in zip(releases, names, strict=True)]
+        assert joint_guarantee(others) == read_document(ts.write_releases(releases)).guarantee != words
     # The same loss at another δ: as that of a whole of which they are a part.
     again = json.loads(ts.write_releases(releases, in_advance=True, delta=1e-6))
     ((more, at),) = again["joint_loss"]
@@ -110,6 +117,27 @@ def test_releases_in_every_measure_state_their_joint_loss(view):
     else:
         curve = joint if callable(joint) else joint.delta
         assert [point[1] for point in stated] == [pytest.approx(curve(point[0]), rel=1e-12) for point in stated]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "identifiers", "said"),
+    [
+        ("ledger ledger", "ab ab", "; all part of a ledger with (ε = 9, δ = 0.001) in all"),
+        ("programme programme", "ab ab", "; all part of programme ab with (ε = 9, δ = 0.001) in all"),
+        ("context context", None, "; each part of a Context with (ε = 9, δ = 0.001) in all"),
+        ("ledger ledger", "ab cd", ""),
+        ("ledger context", None, ""),
+    ],
+)
+def test_a_joint_guarantee_names_the_whole_of_which_all_releases_are_parts(kinds, identifiers, said):
+    names = [None, None] if identifiers is None else identifiers.split()
+    wholes = [
+        Whole(kind=kind, loss=(9.0, 1e-3), number=number, digest=f"{number:02}", identifier=name)
+        for number, (kind, name) in enumerate(zip(kinds.split(), names, strict=True), 1)
+    ]
+    parts = [replace(one, statement=replace(one.stated, whole=own)) for one, own in zip(two(), wholes, strict=True)]
+    assert joint_guarantee(parts) == f"{joint_guarantee(two())}{said}"
+    assert joint_guarantee([parts[0], two()[1]]) == joint_guarantee(two())
 
 
 def test_one_whose_caps_were_assumed_speaks_for_all():
