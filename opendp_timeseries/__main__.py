@@ -35,6 +35,7 @@ _MODULES: Final = {
 _ERRORS: Final = (TypeError, ValueError, ImportError, OSError, MemoryError, RuntimeError, OpenDPException)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_MEMORY: Final = ("MemoryError", "Unable to allocate", "can't start new thread")
+_NOT_LOADED: Final = "failed to map segment"  # as the linker says where a library finds no memory
 _ERROR: Final = re.compile(r"[\w.]*Error\b")
 _LONGEST: Final = 600
 
@@ -84,7 +85,8 @@ def _one_line(error: BaseException, options: argparse.Namespace | None) -> str:
         lines = (error.message or text).strip().splitlines()
         text = next(filter(_ERROR.match, reversed(lines)), lines[-1])
         text = text if text.startswith(_NO_MEMORY) else text.partition("Error: ")[2] or text
-    if isinstance(error, MemoryError) or text.startswith(_NO_MEMORY) or getattr(error, "errno", 0) == errno.ENOMEM:
+    no_memory = isinstance(error, MemoryError) or text.startswith(_NO_MEMORY) or _NOT_LOADED in text
+    if no_memory or getattr(error, "errno", 0) == errno.ENOMEM:
         text = f"not enough memory for the log ({file}); use a machine with more, or fewer steps (--size)"
     elif isinstance(error, OSError) and error.strerror:
         parameter = _parameter_of(str(error.filename), options)

@@ -402,11 +402,14 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads t
 @pytest.mark.parametrize("total", [False, True])
 def test_where_memory_ends_in_a_count_the_entry_can_be_resumed(in_folder, capsys, total):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    name, when = ["n" * 1000], ["2024-01-01T00:30"]  # a few kilobytes in the file, 256 megabytes when it is read
+    size, when = (
+        2**24,
+        np.datetime64("2024-01-01T00:30", "ms"),
+    )  # kilobytes in the file, 128 MB when counted
     rows = {
-        "who": arrow.DictionaryArray.from_arrays(np.zeros(2**18, np.int32), name),
-        "when": np.array(when * 2**18, "datetime64[ms]"),
-        "station": arrow.DictionaryArray.from_arrays(np.zeros(2**18, np.int32), ["north"]),
+        "who": np.zeros(size, np.int64),
+        "when": np.full(size, when),
+        "station": arrow.DictionaryArray.from_arrays(np.zeros(size, np.int8), ["north"]),
     }
     parquet.write_table(arrow.table(rows), "log.parquet", store_schema=False)
     panel = ["--by", "station", "--keys", "north", "south", "--key-cap", "1", "--total", "all"] if total else []

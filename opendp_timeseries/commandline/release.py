@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 import opendp_timeseries as ts
+import opendp_timeseries.reconstruction.smooth  # before anything is spent, as memory may end here
 from opendp_timeseries._files import files_together
 from opendp_timeseries.accounting.calibrate import large_delta
 from opendp_timeseries.accounting.joint import joint_loss

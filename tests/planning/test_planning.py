@@ -234,7 +234,9 @@ def test_it_says_when_sampling_does_not_help():
     assert sampling.startswith("Sampling does not help: p = 0.5")
     assert without.startswith("Without a smoother it does: p = ")
     assert caution.startswith("What the cap loses is not included")
-    assert how_often.startswith("How often people come is unknown; this is for counts spread evenly over the octaves")
+    assert how_often.startswith(
+        "How often people come is unknown; the error assumes counts spread evenly over its octaves"
+    )
     # Nobody in more than ten steps: so none is lost, and the least error is the best.
     known = plan(
         ts.TimeGrid(size=800), **SETTING, level=900, time_scale=40, deviation=50, participation={0.5: 9, 1.0: 10}

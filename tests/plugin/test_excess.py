@@ -128,7 +128,8 @@ def test_counts_are_those_of_the_slow_truth(excess, caps, monkeypatch):
     limits = {"participation_cap": 2, "step_cap": 1} | given
     if excess == "tiers":
         most = min(4 // given.get("gap", 1) * series, 4 * given.get("key_cap", series))
-        in_tiers = {"ends": (1,), "share": 0.8, "most": most, "size": 4 * series}
+        squares = most * given.get("step_cap", 1) ** 2  # of one event
+        in_tiers = {"ends": (1,), "share": 0.8, "most": squares, "size": 4 * series, "typical": 1}
         limits |= {"participation_cap": 1, "excess": "l2", "tiers": in_tiers}
     else:
         limits["excess"] = excess
