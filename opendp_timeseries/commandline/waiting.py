@@ -4,6 +4,7 @@ The first of these signals ends the command where it can clean up, a second one 
 """
 
 import contextlib
+import ctypes
 import signal
 import sys
 import threading
@@ -28,6 +29,8 @@ def interruptible() -> Iterator[None]:
     heard = threading.current_thread() is threading.main_thread()  # signals arrive in no other
     numbers = [number for number in _SIGNALS if heard and signal.getsignal(number) is not signal.SIG_IGN]  # nohup
     earlier = {number: signal.signal(number, _first) for number in numbers}
+    for number in numbers:
+        _handle_once(number)
     try:
         yield
     finally:
@@ -55,6 +58,14 @@ def _first(number: int, _: FrameType | None) -> None:
         raise KeyboardInterrupt
     _waiting[-1].append(number)
     say("interrupted: ends when OpenDP returns; interrupt again to end at once")
+
+
+def _handle_once(number: int) -> None:
+    """Leave a second signal to the system: where memory ends, code in C may hang, and no handler of Python runs."""
+    with contextlib.suppress(Exception):  # a C library that does not offer it
+        library = ctypes.CDLL(None)
+        library.signal.restype = ctypes.c_void_p
+        library.sysv_signal(number, ctypes.c_void_p(library.signal(number, None)))
 
 
 @contextlib.contextmanager
