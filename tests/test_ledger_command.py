@@ -517,7 +517,8 @@ def test_where_memory_ends_in_parquet_commands_end(in_folder):
     def limited(megabytes):
         ledger = ts.Ledger.create(f"{megabytes}.ledger", epsilon=1, delta=1e-6)
         more = ["--output", str(megabytes), "--epsilon", "0.5", "--delta", "1e-6", "--ledger", str(ledger.path)]
-        command = [sys.executable, "-c", LIMITED, str(megabytes), "log.parquet", *RELEASE[1:-2], *START, *more]
+        code = "import pyarrow.dataset" + LIMITED
+        command = [sys.executable, "-c", code, str(megabytes), "log.parquet", *RELEASE[1:-2], *START, *more]
         child = subprocess.run(command, capture_output=True, timeout=120)
         said = child.stderr.decode()
         assert not ledger.entries or "run the same command with --resume" in said
