@@ -455,7 +455,7 @@ def test_where_memory_ends_in_a_count_the_entry_can_be_resumed(in_folder, capsys
 
 LIMITED = """
 import os, resource, sys
-import opendp_timeseries.commandline.release  # with all libraries: to load them needs memory, too
+import opendp.prelude, opendp_timeseries.commandline.release  # all libraries: to load them needs memory, too
 from opendp_timeseries.__main__ import main
 
 with open("/proc/self/statm") as statm:
