@@ -506,6 +506,7 @@ def test_where_memory_ends_commands_end(in_folder, capsys):
     assert ends[-1] == 0
 
 
+@pytest.mark.xfail(strict=False, reason="at some limits a library that is loaded late may hang, and is open")
 @pytest.mark.long
 @linux
 def test_where_memory_ends_in_parquet_commands_end(in_folder):
