@@ -44,10 +44,7 @@ from opendp_timeseries.plugin.participation_count import (
     then_assume_participation,
     then_participation_count,
 )
-from opendp_timeseries.plugin.participation_histogram import (
-    make_participation_histogram,
-    then_participation_histogram,
-)
+from opendp_timeseries.plugin.participation_histogram import make_participation_histogram, then_participation_histogram
 from opendp_timeseries.plugin.periods import loss_over_periods
 from opendp_timeseries.plugin.private_series import make_private_series, then_private_series
 from opendp_timeseries.plugin.spaces import (
@@ -57,11 +54,7 @@ from opendp_timeseries.plugin.spaces import (
     influence_distance,
     period_distance,
 )
-from opendp_timeseries.plugin.subsampled_gaussian import (
-    least_scale,
-    make_subsampled_gaussian,
-    then_subsampled_gaussian,
-)
+from opendp_timeseries.plugin.subsampled_gaussian import least_scale, make_subsampled_gaussian, then_subsampled_gaussian
 from opendp_timeseries.plugin.totals import make_totals, then_totals
 from opendp_timeseries.release.documents import read_releases, write_releases
 from opendp_timeseries.release.release import Release

@@ -101,7 +101,7 @@ def _parser(name: str, program: str) -> _Parser:
     description, (operand, operand_help), _ = COMMANDS[name]
     parser = _Parser(prog=program, description=description, epilog=_EPILOG, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"opendp_timeseries {__version__}")
-    parser.add_argument(operand, type=Path, help=operand_help, nargs="?" if operand in ("file", "shell") else None)
+    parser.add_argument(operand, type=Path, help=operand_help, nargs="?" if operand == "file" else None)
     taken = words_of(name)
     for title, words in (*TABLES.values(), ("this run", RUN)):
         group = parser.add_argument_group(title)

@@ -13,12 +13,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries.counting.identifiers import number_of
+from opendp_timeseries.counting.identifiers import DECIMAL, number_of
 
 Ints = NDArray[np.int64]
 
-#: Numbers in text: decimal digits, with a point and an exponent if there are any.
-NUMBER: Final = r"^[ \t\r\n]*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)[ \t\r\n]*\z"
+#: A text that is a number, as every engine reads it.
+NUMBER: Final = rf"^[ \t\r\n]*({DECIMAL})[ \t\r\n]*\z"
 _NUMBER: Final = re.compile(NUMBER.replace(r"\z", r"\Z"))
 
 

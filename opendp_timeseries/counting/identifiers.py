@@ -23,7 +23,9 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import offset_of_fold, read_text_times, whole_ticks
 
 _WHOLE: Final = re.compile(r"\s*([+-]?[0-9]{1,300})(?:\.0*)?\s*", re.ASCII)
-_NUMBER: Final = re.compile(r"\s*[+-]?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*", re.ASCII)
+#: Numbers in text: decimal digits, with a point and an exponent if there are any. No text is read twice.
+DECIMAL: Final = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
+_NUMBER: Final = re.compile(rf"\s*{DECIMAL}\s*", re.ASCII)
 _EXACT: Final = decimal.Context(decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 _MAX_BITS: Final = 2048  # of integers that are written in decimal, which Python limits; wider ones are in hexadecimal
 
