@@ -66,6 +66,17 @@ def test_a_filter_in_rho(loss):
     assert first.guarantee() == "0.01-zCDP for one individual added or removed; in a Context with 0.1-zCDP in all"
 
 
+@pytest.mark.parametrize("name", ["rho", "epsilon"])
+def test_a_query_above_what_is_left_does_not_end_a_filter(name):
+    ctx = context(dp.loss_of(**{name: 0.3}))
+    ctx.query(**{name: 0.1}).individual_count().laplace().release()
+    with pytest.raises(ValueError, match=r"exceeds what is left"):
+        ctx.query(**{name: 0.25}).individual_count().laplace().release()
+    assert ctx.remaining_privacy_loss() == pytest.approx(0.2)
+    ctx.query(**{name: 0.1}).individual_count().laplace().release()
+    assert ctx.current_privacy_loss() == pytest.approx(0.2)
+
+
 def test_a_query_without_a_share_says_what_it_needs():
     ctx = context(dp.loss_of(epsilon=1.0, delta=1e-6))
     counted = count(ctx.query())

@@ -9,6 +9,7 @@ after it has seen the noisy values, nothing is spent. Here the share is spent fi
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import secrets
 import warnings
@@ -16,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from operator import add
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -45,7 +45,7 @@ from opendp_timeseries.plugin._opendp import (
 from opendp_timeseries.plugin.composition import completed, least_factor_at, make_composition
 from opendp_timeseries.plugin.known import known_loss, noise_part, spending_first
 from opendp_timeseries.plugin.lp_distance import make_lp_distance, moves_one_way
-from opendp_timeseries.plugin.spaces import descriptor, individuals_of, influence_space
+from opendp_timeseries.plugin.spaces import descriptor, individuals_of, influence_space, keeps_individuals
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Whole
@@ -106,6 +106,11 @@ def _split(loss: Any, parts: Sequence[float], share: Fraction = _KEPT_BACK) -> l
 def _is_within(loss: Any, most: Any) -> bool:
     pairs = zip(loss, most, strict=True) if isinstance(most, tuple) else [(loss, most)]
     return all(part <= limit for part, limit in pairs)
+
+
+def _exact_sum(spent: float, loss: float) -> Fraction | float:
+    """Return a sum without rounding: OpenDP rounds it up, which exceeds a limit only where it does."""
+    return Fraction(spent) + Fraction(loss) if math.isfinite(spent) and math.isfinite(loss) else math.inf
 
 
 def compositor(
@@ -265,11 +270,14 @@ class Context(dp.Context):
         return answer if then is None else then(answer)
 
     def _check_left(self, measurement: Any) -> None:
-        """Refuse what a filter for pairs has no room for, where OpenDP may say that two pairs have no order."""
-        if not (isinstance(self.queryable, OdometerQueryable) and isinstance(self.d_out, tuple)):
+        """Refuse what a filter has no room for: OpenDP would answer no later query, or say that pairs have no order."""
+        limit: Any = self.d_out
+        if not (isinstance(self.queryable, OdometerQueryable) and isinstance(limit, float | int | tuple)):
             return
         spent, loss = self.current_privacy_loss(), measurement.map(self.d_in)
-        if not _is_within(tuple(map(add, spent, loss)), self.d_out):
+        parts = zip(*(each if isinstance(limit, tuple) else (each,) for each in (spent, loss)), strict=True)
+        total = tuple(itertools.starmap(_exact_sum, parts))
+        if not _is_within(total, limit if isinstance(limit, tuple) else (limit,)):
             raise ValueError(
                 f"its loss {loss} exceeds what is left of the Context's {self.d_out}, of which {spent} is spent; ask"
                 " for less"
@@ -311,7 +319,13 @@ class Context(dp.Context):
         domain = query._space()[0]
         if not isinstance(domain, LazyFrameDomain):
             raise TypeError(f"rows are for a LazyFrame, not for {domain}; leave out the others before the log is given")
-        return cast("Query", query.stable_lazyframe(empty_frame(domain).filter(rows)))
+        of_rows = query.stable_lazyframe(empty_frame(domain).filter(rows))
+        if not keeps_individuals(of_rows.chain):
+            raise ValueError(
+                f"rows must be left out with {query._space()[1]}, of which 1 may be two individuals behind them, so"
+                " that releases could not state their guarantee; use dp.symmetric_id_distance(…), or filter before"
+            )
+        return cast("Query", of_rows)
 
 
 def _exact(query: Any) -> Query:

@@ -121,6 +121,13 @@ def test_queries_of_a_context_read_some_rows():
     assert first.stated.whole.loss == (1.0, 1e-6)
 
 
+def test_rows_are_refused_where_nothing_would_be_stated():
+    ctx = context((CHANGED, 1))
+    with pytest.raises(ValueError, match=r"^rows must be left out with .*use dp.symmetric_id_distance"):
+        ctx.log_query(rows=AT_ONE, epsilon=0.1, delta=1e-7)
+    assert ctx.current_privacy_loss() == (0.0, 0.0)
+
+
 def test_a_privacy_unit_of_bounds_states_for_as_many():
     unit = dp.unit_of(contributions=[Bound(by=[], per_group=3)], identifier="id")
     release = context(unit, split_evenly_over=1).log_query(rows=AT_ONE).private_series(GRID, time="time").release()
