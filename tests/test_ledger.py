@@ -14,8 +14,12 @@ from functools import reduce
 from pathlib import Path
 from unittest.mock import ANY
 
+import ibis
 import numpy as np
 import opendp.prelude as dp
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset
 import pytest
 
 import opendp_timeseries as ts
@@ -305,6 +309,26 @@ def test_a_log_that_does_not_fit_is_refused_before_anything_is_spent(tmp_path):
     for wrong in ({"id": LOG["id"]}, {"id": LOG["id"], "time": LOG["time"][:1]}, None):
         with pytest.raises((TypeError, ValueError)):
             book.release(measurement(), wrong)
+    assert book.entries == ()
+
+
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+@pytest.mark.parametrize("wrong", ["value", "by"])
+def test_columns_of_values_and_keys_are_refused_before_anything_is_spent(tmp_path, wrong):
+    book = new(tmp_path)
+    grid = ts.TimeGrid(start="2024-01-01", step="1h", size=48, zone="UTC")
+    options = {"value": "sum", "bound": 9} if wrong == "value" else {"by": "place", "keys": ["a"]}
+    made = SPACE >> ts.then_participation_count(grid, participation_cap=5, excess="drop", **options)
+    made = made >> ts.then_subsampled_gaussian(200.0, sampling_probability=0.5, delta=1e-6)
+    table = pa.table({**LOG, "sum": LOG["time"], "place": pa.array([[1], [2]])})
+    files = pa.dataset.dataset(table)
+    connection = ibis.duckdb.connect()
+    connection.con.register("events", table)
+    database = connection.table("events")
+    pandas = pd.DataFrame(LOG).assign(sum=pd.Series(LOG["time"]).dt.to_period("D"), place=pd.arrays.SparseArray([1, 2]))
+    for log in (LOG, table, files, database, pandas, pandas[["id", "time"]], table.select(["id", "time"])):
+        with pytest.raises((TypeError, ValueError), match=r"column '(sum|place)'"):
+            book.release(made, log)
     assert book.entries == ()
 
 

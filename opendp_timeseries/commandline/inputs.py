@@ -133,18 +133,18 @@ def read_log(options: argparse.Namespace, grid: ts.TimeGrid, *, step_cap: int) -
     if options.file is None:
         return log_in_utc(load_flights())
     columns = chosen(options, "identifier", "time", "by", "value")
-    suffix, zone = options.file.suffix.lower(), options.times_zone or options.zone
-    if suffix in PARQUET_SUFFIXES:
-        log = read_parquet_log(options.file, **columns, zone=None if zone == options.zone else zone)
-        # Out of the measurement, OpenDP would wrap the message.
-        engine_of(log).check_schema(log, **chosen(options, "identifier", "time"))
-        return log
     reading = Reading(
         source=Source(**columns),
         grid=grid,
         step_cap=step_cap,
         panel=panel_of(options.by, keys_and_groups(options)[0].get("keys")),
     )
+    suffix, zone = options.file.suffix.lower(), options.times_zone or options.zone
+    if suffix in PARQUET_SUFFIXES:
+        log = read_parquet_log(options.file, **columns, zone=None if zone == options.zone else zone)
+        # Out of the measurement, OpenDP would wrap the message.
+        engine_of(log).check_reading(log, reading)
+        return log
     delimiter = ("\t" if suffix == ".tsv" else ",") if options.delimiter is None else options.delimiter
     how = {"delimiter": delimiter.replace("\\t", "\t"), **chosen(options, "time_format", "time_unit")}
     how |= chosen(options, "encoding") if options.encoding else {}

@@ -219,6 +219,11 @@ def check_schema(table: Any, *, identifier: str, time: str | None) -> None:
         raise TypeError(_TIMES.format(name=time, kind=when))
 
 
+def check_reading(table: Any, reading: Reading) -> None:
+    """Refuse a table that cannot be read so, without reading rows: the query is made, and not run."""
+    _placed(table, reading)
+
+
 def _may_hold_steps(kind: Any) -> bool:
     """Whether one odd row can give this type to a column of whole numbers."""
     return bool(kind.is_floating() or kind.is_decimal() or kind.is_string())

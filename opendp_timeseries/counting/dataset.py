@@ -52,6 +52,11 @@ def check_schema(table: Any, *, identifier: str, time: str) -> None:
     tables.check_schema(table.schema.empty_table(), identifier=identifier, time=time)
 
 
+def check_reading(table: Any, reading: Reading) -> None:
+    """Refuse a dataset that cannot be read so, by the names and types of its columns."""
+    tables.check_reading(table.schema.empty_table(), reading)
+
+
 def _sorted_rows(table: Any, reading: Reading) -> SortedRows:
     return sorted_rows((read(batch, reading) for batch in _batches(table, reading)), reading)
 

@@ -30,6 +30,12 @@ class Engine(Protocol):
         :raises ValueError: for columns that are missing, ambiguous or of unequal length.
         """
 
+    def check_reading(self, table: Any, reading: Reading) -> None:
+        """Refuse a log that cannot be read so, by names and types of all columns of a reading, without reading rows.
+
+        :raises TypeError, ValueError: as of :meth:`check_schema`; and for times that do not fit the grid.
+        """
+
     def count(self, table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
         """Count with the guarantees of :func:`~opendp_timeseries.counting.capped_count.capped_count`.
 

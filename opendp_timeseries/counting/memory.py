@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.counting.capped_count import SortedRows, capped_count
-from opendp_timeseries.counting.tables import check_schema, read, tally
+from opendp_timeseries.counting.tables import check_reading, check_schema, read, tally
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.reading import Reading
 
-__all__ = ["check_schema", "count", "participation", "tally"]
+__all__ = ["check_reading", "check_schema", "count", "participation", "tally"]
 
 
 def count(table: Any, count: Count, key: bytes) -> NDArray[np.int64]:

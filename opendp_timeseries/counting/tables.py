@@ -99,9 +99,19 @@ class Column(NamedTuple):
         own = str(self.dtype)
         return "f" if own.startswith("decimal") else "uuid" if "arrow.uuid" in own else self.kind
 
+    @property
+    def is_of_spans(self) -> bool:
+        """Whether cells are spans of time or numbers, as of pandas."""
+        return str(self.dtype).startswith(("period", "interval"))
+
     def without(self, rows: int) -> Mask:
         """Return which cells of a column of so many rows are missing."""
         return np.zeros(rows, np.bool_) if self.missing is None else self.missing
+
+    def without_rows(self) -> "Column":
+        """Return a column of the same type that has no rows."""
+        values = None if self.values is None else self.values[:0]
+        return Column(self.dtype, values, None if self.cells is None else [], aware=self.aware)
 
 
 class Log(dict[str, Column]):
@@ -185,8 +195,12 @@ def read_positions(table: Any, reading: Reading) -> tuple[Who, Ints]:
 
 def read(table: Any, reading: Reading) -> Rows:
     """Read a table as :func:`read_positions` does."""
+    return _rows(_columns(table, reading.log.columns), reading)
+
+
+def _rows(columns: list[Column], reading: Reading) -> Rows:
+    """Read the columns of a log."""
     log, series = reading.log, None
-    columns = _columns(table, log.columns)
     values = None if log.value is None else columns[-1]
     keys = columns[-1] if values is None else columns[-2]
     if log.by is not None:
@@ -215,6 +229,11 @@ def check_schema(table: Any, *, identifier: str, time: str) -> None:
     if not isinstance(table, Log):  # which was read into columns that serve
         _identifiers(who, identifier)
         _check_time(when, time)
+
+
+def check_reading(table: Any, reading: Reading) -> None:
+    """Refuse a table that :func:`read` refuses, by its columns alone, without reading its rows."""
+    _rows(_columns(table, reading.log.columns, schema_only=True), reading)
 
 
 def _causes(column: Column, without: Mask) -> list[Mask]:
@@ -329,7 +348,7 @@ def _series(who: Who, nobody: Mask, places: Mapping[str, int]) -> Ints:
 
 
 def _check_time(column: Column, name: str) -> None:
-    if column.kind not in "iufcMO" or str(column.dtype).startswith(("period", "interval")):
+    if column.kind not in "iufcMO" or column.is_of_spans:
         raise TypeError(_TIME.format(name=name, dtype=column.dtype))
 
 
@@ -354,7 +373,7 @@ def _steps(column: Column, name: str, grid: TimeGrid) -> Steps:
 
 def _amounts(column: Column, name: str, bound: int) -> Ints:
     """Return how much each row adds, from 0 to the bound."""
-    if column.kind not in "biufcO":
+    if column.kind not in "biufcO" or column.is_of_spans:
         raise TypeError(_VALUE.format(name=name, dtype=column.dtype))
     if column.cells is None:
         amounts = amounts_of(cast(NDArray[Any], column.values), bound)
@@ -397,7 +416,7 @@ def _columns(table: Any, names: Sequence[str], *, schema_only: bool = False) -> 
     rows = slice(0, 0) if schema_only else slice(None)
     if isinstance(table, Log):
         _find(names, list(table))
-        return [table[name] for name in names]
+        return [table[name].without_rows() if schema_only else table[name] for name in names]
     if isinstance(table, Mapping):
         return [_from_numpy(array[rows]) for array in _arrays(table, names)]
     if pandas is not None and isinstance(table, pandas.DataFrame):

@@ -211,7 +211,8 @@ class Ledger:
                 releases = list(book.releases({entry.number})[entry.number])
                 return releases if len(releases) > 1 else releases[0]
             data = log() if callable(log) else log
-            check_member(measurement.input_domain, data)
+            counts = [design.signal.count for design in designs]
+            check_member(measurement.input_domain, data, [count.reading for count in counts if count is not None])
             # Open the file for the record first, so that a folder without write permission costs nothing.
             with files_together([self._path], replace=True, check=self._guard(book, check_lock)) as files:
                 self._write(book, self._guard(before, check_lock))

@@ -10,6 +10,7 @@ distance of 1 may be two individuals added, and is accounted for as such.
 """
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, TypeVar
@@ -229,10 +230,15 @@ def unit_of(input_metric: dp.Metric) -> Unit:
     return unit
 
 
-def check_member(domain: dp.Domain, log: Any) -> None:
-    """Refuse a log outside a domain of this package, by names and types of columns, before anything is spent."""
+def check_member(domain: dp.Domain, log: Any, readings: Iterable[Reading] = ()) -> None:
+    """Refuse a log outside a domain of this package, by names and types of columns, before anything is spent.
+
+    :param readings: in which the log is read, whose columns of keys and values are looked at, too.
+    """
     if (source := descriptor(domain, Source)) is not None:
         engine_of(log).check_schema(log, identifier=source.identifier, time=str(source.time))
+        for reading in readings:
+            engine_of(log).check_reading(log, reading)
     elif descriptor(domain, UnknownSignal) is not None and not domain.member(log):
         raise TypeError(f"log ({type(log).__name__}) must be a member of {domain}")
 

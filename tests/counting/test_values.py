@@ -67,6 +67,15 @@ def test_odd_cells_raise_nothing_and_are_of_no_value():
     assert amount_of(10**400, 9) == amount_of(decimal.Decimal("1e400"), 9) == 9
 
 
+def test_spans_of_pandas_are_no_numbers():
+    pd = pytest.importorskip("pandas")
+    spans = (pd.period_range("2024-01", periods=2, freq="M"), pd.interval_range(0, 2))
+    for values in spans:
+        log = pd.DataFrame({"who": [1, 2], "when": [0, 1], "value": values})
+        with pytest.raises(TypeError, match=r"column 'value' of type .* does not hold numbers"):
+            counted(log, count_of(5, participation_cap=2))
+
+
 def test_a_row_of_any_kind_changes_nothing_of_others():
     """One text, or one number beyond all others, makes a column of another type."""
     log = {"who": np.array([1, 2, 3]), "when": np.array([0, 0, 1]), "value": np.array([2.5, 4.0, 9.0])}
