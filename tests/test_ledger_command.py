@@ -591,3 +591,16 @@ def test_what_does_not_go_with_a_period_is_refused(in_folder, capsys):
         assert "programme brings its own budget and unit of privacy: leave out the other" in refusal(capsys)
     assert main(["ledger", "people.ledger", "--period", "1d"]) == 2
     assert "--period is fixed when a ledger is made" in refusal(capsys)
+
+
+@pytest.mark.parametrize("name", ["when", "absent", "date"])
+def test_a_column_of_values_that_cannot_serve_costs_nothing(in_folder, name, capsys):
+    pa = pytest.importorskip("pyarrow")
+    when = np.array(["2024-01-01T00:30"], "M8[ms]")
+    table = pa.table({"who": [1], "when": pa.array(when, pa.timestamp("ms", "UTC")), "date": when})
+    importlib.import_module("pyarrow.parquet").write_table(table, "log.parquet")
+    new()
+    options = ["log.parquet", *RELEASE[1:], *START, "--epsilon", "0.5", "--delta", "1e-6", "--output", "a"]
+    assert main(["log.parquet", *options[1:], "--value", name, "--bound", "9"]) == 2
+    assert name in capsys.readouterr().err
+    assert ts.Ledger("people.ledger").entries == ()
