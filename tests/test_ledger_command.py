@@ -435,8 +435,8 @@ sys.exit(main(sys.argv[2:]))
 def end_of_limited(log, *more, megabytes):
     """Run a command where memory may end, in a process that has none in reserve; return its exit status.
 
-    Where memory ends, the machine decides, and so whether code in C or Rust ends the process by itself. Wherever that is,
-    the command does, and says what was spent.
+    The machine decides where memory ends, and whether code in C or Rust ends the process there. Wherever it is, the
+    command ends, and says what was spent.
     """
     ledger = ts.Ledger.create(f"{megabytes}.ledger", epsilon=1, delta=1e-6)
     command = [log, *RELEASE[1:-2], *START, *more, "--epsilon", "0.5", "--delta", "1e-6"]
