@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -85,8 +85,8 @@ def _one_line(error: BaseException, options: argparse.Namespace | None) -> str:
         lines = (error.message or text).strip().splitlines()
         text = next(filter(_ERROR.match, reversed(lines)), lines[-1])
         text = text if text.startswith(_NO_MEMORY) else text.partition("Error: ")[2] or text
-    no_memory = isinstance(error, MemoryError) or text.startswith(_NO_MEMORY) or _NOT_LOADED in text
-    if no_memory or getattr(error, "errno", 0) == errno.ENOMEM:
+    no_memory = text.startswith(_NO_MEMORY) or _NOT_LOADED in text or any(map(_is_of_memory, _causes(error)))
+    if no_memory:
         text = f"not enough memory for the log ({file}); use a machine with more, or fewer steps (--size)"
     elif isinstance(error, OSError) and error.strerror:
         parameter = _parameter_of(str(error.filename), options)
@@ -95,6 +95,17 @@ def _one_line(error: BaseException, options: argparse.Namespace | None) -> str:
         text = f"{parameter} ({error.filename}): {error.strerror}; {remedy}"
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and what it was raised for: libraries wrap what ended them."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_of_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or getattr(error, "errno", 0) == errno.ENOMEM
 
 
 def _parameter_of(path: str, options: argparse.Namespace | None) -> str:

@@ -925,6 +925,16 @@ def test_out_of_memory_names_the_log_and_a_way_out(log_file, tmp_path, capsys, m
     assert f"not enough memory for the log ({log_file}); use a machine with more, or fewer steps (--size)" in said
     assert main(arguments(tmp_path / "log.parquet", tmp_path / "out")) == 2
     assert "log.parquet); use a machine with more, or fewer steps (--size)" in refusal(capsys)
+
+    def wrapped(*_, **__):  # as Python does where a class is made
+        try:
+            exhausted()
+        except MemoryError as error:
+            raise RuntimeError("Error calling __set_name__") from error
+
+    monkeypatch.setattr(release, "read_log", wrapped)
+    assert main(arguments(log_file, tmp_path / "out")) == 2
+    assert "not enough memory for the log" in refusal(capsys)
     monkeypatch.undo()
     monkeypatch.setattr("opendp_timeseries.plugin.participation_count.engine_of", exhausted)  # OpenDP wraps it
     assert main(arguments(log_file, tmp_path / "out")) == 2

@@ -803,7 +803,8 @@ def in_pandas(case, rows):
         return frame.assign(**{name: pd.Series(columns[name], dtype=object) for name in objects})
     frame = pd.DataFrame({n: pd.Series(c, dtype=None if len(c) else object) for n, c in columns.items()})
     if way == "nullable":
-        return frame.convert_dtypes()
+        with np.errstate(invalid="ignore"):  # pandas tries infinity as an integer
+            return frame.convert_dtypes()
     return frame.astype({"who": "category"}) if way == "category" and case.who != "lists" else frame
 
 
