@@ -93,7 +93,8 @@ def test_one_day_of_an_individual(tmp_path, log_file, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "for one individual within one day (Europe/Paris), not all that they did, added or removed." in said
     assert "It does not hold for everything that somebody did:" in said
-    assert "each individual within one day (Europe/Paris): every step, by √(3/n) if in n > 3, once in each" in said
+    counts = "every step (in more than 3, for less in each: in 12, for half), once in each"
+    assert f"each individual within one day (Europe/Paris): {counts}" in said
     record = ts.Release.from_json(output.with_suffix(".json").read_text())
     whole = ts.loss_over_periods(record, periods=2).epsilon(1e-6)
     assert "they take part in, the less they are protected as a whole. With the same δ, ε is" in said
@@ -1060,7 +1061,8 @@ def test_individuals_are_not_called_events(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "more", step_cap="2")) == 0
     more = " ".join(capsys.readouterr().out.split())
     assert "number of events in it" in more
-    assert "every step, by √(3/n) if in n > 3, at most 2 times in each; totals are too low by the rest" in more
+    counts = "every step (in more than 3, for less in each: in 12, for half), at most 2 times in each"
+    assert f"{counts}; totals are too low by the rest" in more
     assert main(arguments(log_file, tmp_path / "dropped", step_cap="2", excess="drop")) == 0
     assert "at most 3 steps, at most 2 times in each; totals are too low by the rest" in " ".join(
         capsys.readouterr().out.split()

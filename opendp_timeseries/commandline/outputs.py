@@ -2,14 +2,12 @@
 
 import argparse
 import contextlib
-import csv
-import datetime as dt
 import io
 import json
 import os
 import sys
+import warnings
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,20 +21,31 @@ from opendp_timeseries._files import check_place
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.grid import PERIODS
 from opendp_timeseries.reconstruction.captions import tiers_of
-from opendp_timeseries.reconstruction.contents import contents_of, instants_as_text
+from opendp_timeseries.reconstruction.contents import contents_of, instants_as_text, offsets_as_text
+from opendp_timeseries.reconstruction.digits import digits_for, grouped
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.page import page_of
-from opendp_timeseries.reconstruction.plot import BLUE, RANGE, style_axes
-from opendp_timeseries.reconstruction.spreadsheet import workbook_of
+from opendp_timeseries.reconstruction.plot import BLUE, RANGE, fonts_for, style_axes, wrapped
+from opendp_timeseries.reconstruction.spreadsheet import csv_of, workbook_of
 from opendp_timeseries.reconstruction.svg import drawing
 
 _COLUMNS: Final = ("step_start", "private_count", "low", "high", "kept")
 _OF_PEOPLE: Final = ("key", "individuals", "low", "high", "people_cap")
+
+
+def _beginnings(*headers: tuple[str, ...]) -> tuple[bytes, ...]:
+    """Return how tables with these headers begin."""
+    return tuple(
+        mark + sign.join(header).encode() + b"\r\n" for header in headers for mark in (b"", _MARK) for sign in ",;"
+    )
+
+
+_MARK: Final = "\ufeff".encode()
 _RECORD: Final = b'{"format": "opendp_timeseries'
 #: By suffix, how a file of a release begins, and what else it holds: never what somebody else's file or a ledger does.
 _MARKS: Final[dict[str, tuple[tuple[bytes, ...], bytes]]] = {
-    ".csv": (tuple(",".join(row).encode() + b"\r\n" for row in (_COLUMNS, ("key", *_COLUMNS))), b""),
-    "-people.csv": ((",".join(_OF_PEOPLE).encode() + b"\r\n",), b""),
+    ".csv": (_beginnings(_COLUMNS, ("key", *_COLUMNS)), b""),
+    "-people.csv": (_beginnings(_OF_PEOPLE), b""),
     ".json": (
         (_RECORD + b' release", ', _RECORD + b' releases", "version": 1, "guarantee": '),
         b"",
@@ -57,6 +66,10 @@ _HALF: Final = float(scipy.special.ndtri((1 + _CONFIDENCE) / 2))  # half the wid
 _ENLARGED: Final = 14
 #: So many series of a panel are drawn.
 _MOST_SERIES: Final = 12
+#: Letters in a line of the title of a figure, and inches that a line takes; and so many letters are named.
+_TITLE: Final = 80
+_LINE: Final = 0.25
+_NAMED: Final = 10
 
 
 class Made(NamedTuple):
@@ -134,9 +147,9 @@ def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
     """Return the content of a file."""
     match suffix:
         case ".csv":
-            return _table(made)
+            return _table(made, options.decimal)
         case "-people.csv":
-            return _individuals(made)
+            return _individuals(made, options.decimal)
         case ".json":
             return (_record(made) + "\n").encode()
         case ".html" | ".xlsx":
@@ -161,7 +174,7 @@ def told(made: Made, options: argparse.Namespace) -> dict[str, Any]:
     sure = f"with {_CONFIDENCE:.0%} confidence"
     for series in made.people:
         numbers = [
-            (key, f"{number:,.0f} ± {_HALF * error:,.0f}")
+            (key, f"{grouped(number)} ± {grouped(_HALF * error)}")
             for key, number, error in zip(_keys(series), series.values, series.standard_error, strict=True)
         ]
         cap = _people_cap(series)
@@ -177,35 +190,43 @@ def told(made: Made, options: argparse.Namespace) -> dict[str, Any]:
         "beside": made.totals,
         "guarantee": f"Guarantee: {made.together.guarantee()}",
         "notes": notes,
+        "decimal": options.decimal,
     }
 
 
-def _rows_of(series: ts.Series) -> Iterator[tuple[Any, ...]]:
-    columns = (series.values, *known_interval(series, _CONFIDENCE))
-    cells = (["" if np.isnan(value) else value for value in column.tolist()] for column in columns)
-    return zip(*cells, np.where(series.kept, "yes", "no").tolist(), strict=True)
-
-
-def _table(made: Made) -> bytes:
+def _table(made: Made, decimal: str) -> bytes:
+    """Return the series below each other, in a form for programs: one row for each step of each."""
+    several = made.series.release.keys is not None
+    keyed = {
+        key: part
+        for one in (*made.totals, made.series)
+        for key, part in (one.by_key() if several else {"": one}).items()
+    }
+    ends = [known_interval(one, _CONFIDENCE) for one in keyed.values()]
+    places = digits_for(*(high - low for low, high in ends))
     grid = made.series.release.design.count.grid
-    starts = grid.instants(zone="local")
-    ahead = (starts - grid.instants()).astype("m8[s]").astype(np.int64).tolist()  # of UTC
-    zones = {each: dt.time(tzinfo=dt.timezone(dt.timedelta(seconds=each))).isoformat()[8:] for each in set(ahead)}
-    local = [f"{start}{zones[each]}" for start, each in zip(starts.astype(str), ahead, strict=True)]
-    if not made.series.parts:
-        return _csv(_COLUMNS, ((start, *row) for start, row in zip(local, _rows_of(made.series), strict=True)))
-    keyed = {key: part for one in (*made.totals, made.series) for key, part in one.by_key().items()}
-    rows = ((key, at, *row) for key, one in keyed.items() for at, row in zip(local, _rows_of(one), strict=True))
-    return _csv(("key", *_COLUMNS), rows)
-
-
-def _individuals(made: Made) -> bytes:
+    local = grid.instants(zone="local")
+    at = list(map("".join, zip(local.astype(str), offsets_as_text(local - grid.instants()), strict=True)))
     rows = (
-        (key, *numbers, _people_cap(series))
+        (key, *cells)
+        for (key, one), (low, high) in zip(keyed.items(), ends, strict=True)
+        for cells in zip(
+            at, one.values.tolist(), low.tolist(), high.tolist(), np.where(one.kept, "yes", "no").tolist(), strict=True
+        )
+    )
+    if several:
+        return csv_of(("key", *_COLUMNS), rows, places, decimal).encode()
+    return csv_of(_COLUMNS, (row[1:] for row in rows), places, decimal).encode()
+
+
+def _individuals(made: Made, decimal: str) -> bytes:
+    rows = [
+        (key, *numbers, "" if (cap := _people_cap(series)) is None else cap)
         for series in made.people
         for key, *numbers in zip(_keys(series), series.values, *series.interval(_CONFIDENCE), strict=True)
-    )
-    return _csv(_OF_PEOPLE, rows)
+    ]
+    widths = [np.array([high - low for _, _, low, high, _ in rows])]
+    return csv_of(_OF_PEOPLE, rows, digits_for(*widths), decimal).encode()
 
 
 def _keys(series: ts.Series) -> tuple[str, ...]:
@@ -218,12 +239,17 @@ def _people_cap(series: ts.Series) -> int | None:
     return None if count.is_full else count.cap
 
 
-def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue().encode()
+def _lettering(made: Made, unit: str, title: str | None) -> tuple[list[str], str]:
+    """Return the fonts of a figure, and the letters that none of them has."""
+    keys = next(iter(made.totals), made.series).release.keys or ()
+    return fonts_for([title or "", unit, *map(str, keys[:_MOST_SERIES])])
+
+
+def undrawn(made: Made, options: argparse.Namespace) -> str:
+    """Say which letters are boxes in the figure; nothing if none is."""
+    _, lacking = _lettering(made, told(made, options)["unit"], options.title)
+    some = f"{lacking[:_NAMED]}{' and others' if len(lacking) > _NAMED else ''}"
+    return f"In the figure, boxes stand for {some}: install a font that has them, such as Noto." if lacking else ""
 
 
 def _figure(kind: str, made: Made, unit: str, title: str | None) -> bytes:
@@ -231,12 +257,18 @@ def _figure(kind: str, made: Made, unit: str, title: str | None) -> bytes:
     import matplotlib
     from matplotlib import pyplot
 
-    # Matplotlib's own settings, whatever somebody's are, as TeX may be missing.
-    own = {name: value for name, value in matplotlib.rcParamsDefault.items() if not name.startswith("backend")}
+    # Matplotlib's own settings, whatever somebody's are, as TeX may be missing; but for fonts, of their language.
+    own = {
+        name: value for name, value in matplotlib.rcParamsDefault.items() if not name.startswith(("backend", "font."))
+    }
     # Long lines overflow Agg's memory.
-    with matplotlib.rc_context(own | {"agg.path.chunksize": 10_000}):
+    own |= {"agg.path.chunksize": 10_000, "font.family": _lettering(made, unit, title)[0]}
+    with matplotlib.rc_context(own), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the command says so
         figure = _panel(made, unit) if made.series.parts else _one(made.series, unit)
-        figure.suptitle(title or f"Private series of {unit}", x=0.01, ha="left", parse_math=False)
+        said = wrapped(title or f"Private series of {unit}", _TITLE)
+        figure.set_figheight(figure.get_figheight() + _LINE * said.count("\n"))
+        figure.suptitle(said, x=0.01, ha="left", parse_math=False)
         image, creator = io.BytesIO(), "Software" if kind == "png" else "Creator"
         figure.savefig(image, format=kind, dpi=150, metadata={creator: "opendp_timeseries", **_UNDATED[kind]})
         pyplot.close(figure)

@@ -17,7 +17,7 @@ from opendp_timeseries.accounting.calibrate import large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, check_seasons, chosen, grid_of, read_log
-from opendp_timeseries.commandline.outputs import Made, document, places, told
+from opendp_timeseries.commandline.outputs import Made, document, places, told, undrawn
 from opendp_timeseries.commandline.programme import planned_measurement, take_part
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import held_back, say, stage
@@ -76,6 +76,8 @@ def release(options: argparse.Namespace) -> str:
     elif (share := check_of(options, grid)[0].events_lost_share) > 0.0005:  # of any other log, this is private
         by = "caps" if options.gap == 1 else "gap and the caps"
         said.append(f"This log is public, so it can be said: the {by} take away {share:.1%} of its departures.")
+    if f".{options.figure}" in wanted and (boxes := undrawn(made, options)):
+        said.append(boxes)
     if f".{options.figure}" not in wanted and options.figure != "none":
         said.append("No figure: install opendp_timeseries[plot] for one.")
     if ledger is not None:

@@ -259,6 +259,8 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
         "output": Word(Path, "write OUTPUT.csv, OUTPUT.json and a figure", "release", usual=Path("release")),
         "figure": Word(str, "format of the figure", "svg", usual="png", choices=("png", "svg", "pdf", "none")),
         "title": Word(str, "what is counted, in words, for the figure, the page and the workbook", "Riders in London"),
+        "decimal": Word(str, "decimal mark of the CSV files: with a comma, a semicolon separates fields, as in"
+            " spreadsheets of much of Europe", ",", usual=".", choices=(".", ",")),
         "page": Word(bool, "write OUTPUT.html, too: a page to publish, which needs no other file", True),
         "spreadsheet": Word(bool, "write OUTPUT.xlsx, too, for Excel or LibreOffice (extra excel)", True),
     }),

@@ -96,8 +96,8 @@ class Downweight(_Capped):
 
     def words(self, place: str) -> str:
         """Say in which steps, or whatever they are in, an individual counts, and how much."""
-        weight = f"√({self.cap}/n)" if self.norm == "l2" else f"{self.cap}/n"
-        return f"every {place}, by {weight} if in n > {self.cap}"
+        half = self.cap * (4 if self.norm == "l2" else 2)  # weights are √(cap/n), or cap/n
+        return f"every {place} (in more than {self.cap}, for less in each: in {half}, for half)"
 
 
 #: All ways of weighting. A closed union: mypy finds whoever does not know one of them.

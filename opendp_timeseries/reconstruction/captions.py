@@ -8,6 +8,7 @@ from typing import Final
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import PERIODS, TimeGrid
+from opendp_timeseries.reconstruction.digits import grouped
 from opendp_timeseries.reconstruction.frames import AnySeries
 from opendp_timeseries.reconstruction.local_events import least_seen
 from opendp_timeseries.release.documents import is_at_once, joint_guarantee
@@ -132,7 +133,7 @@ def ahead_in_words(series: AnySeries) -> str:
     """Return which steps are forecasts; nothing if none is."""
     if not series.ahead:
         return ""
-    steps = "step is a forecast" if series.ahead == 1 else f"{series.ahead:,} steps are forecasts"
+    steps = "step is a forecast" if series.ahead == 1 else f"{grouped(series.ahead)} steps are forecasts"
     last = f"last {steps}, of which nothing was released: by level and patterns, and departures as they fade"
     return f"The {last}"
 
@@ -142,7 +143,7 @@ def events_in_words(noise: float) -> str:
 
     :param noise: standard error of the number of those who come to it in a step.
     """
-    single, three = (f"{least_seen(noise, steps):,.0f}" for steps in (1, 3))
+    single, three = (grouped(least_seen(noise, steps)) for steps in (1, 3))
     return (
         f"An event at one key is seen from about {single} on in one step, or {three} in each of three; the noise may"
         " hide what is smaller."

@@ -1,7 +1,7 @@
 """What a page and a spreadsheet hold: series by name, their totals, and sentences about them. All of it is public."""
 
 import contextlib
-import math
+import datetime as dt
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import captions, frames
+from opendp_timeseries.reconstruction.digits import digits_for, grouped, rounded
 from opendp_timeseries.reconstruction.everybody import noise_of_few
 from opendp_timeseries.reconstruction.frames import AnySeries
 from opendp_timeseries.reconstruction.hierarchy import is_joint
@@ -43,6 +44,7 @@ class Contents:
     near: list[str]  # sentences on how far the numbers are from the truth
     cite: str
     records: str | None  # the releases as one JSON document, which a reader can verify; None if they state nothing
+    decimal: str  # the decimal mark of tables in CSV
 
 
 def contents_of(
@@ -59,9 +61,11 @@ def contents_of(
     notes: Sequence[str] = (),
     cite: str | None = None,
     records: str | None = None,
+    decimal: str = ".",
 ) -> Contents:
     """Put together what is published; see :meth:`.Series.to_html`."""
     check.real("confidence_level", confidence_level, above=0.0, below=1.0)
+    check.choice("decimal", decimal, (".", ","))
     if isinstance(notes, str):
         raise TypeError(f"notes ({check.shown(notes)}) must be a list of sentences")
     every = [*beside, series]
@@ -92,6 +96,7 @@ def contents_of(
         near=[*_near(by_name, groups, [one.release for one in every], unit, confidence_level), *revised],
         cite=_citation(title, words, steps) if cite is None else cite,
         records=_records(releases) if records is None else records,
+        decimal=decimal,
     )
 
 
@@ -205,7 +210,7 @@ def _revised(series: AnySeries, earlier: AnySeries, step: str | int, grid: TimeG
         rows.reshape(-1, len(of.starts))[:, some]
         for rows, of in ((new.values, new), (old.values, old), *((end, old) for end in old.interval(level)))
     )
-    places = max(digits_for(high - low) - 1, 0)
+    places = digits_for(high - low)
     moved = np.round(is_now, places) != np.round(was, places)
     outside = int(np.count_nonzero((is_now < low) | (is_now > high)))
     names = periods_as_text(new.grid)[some]
@@ -213,10 +218,12 @@ def _revised(series: AnySeries, earlier: AnySeries, step: str | int, grid: TimeG
         return ["Nothing that was published before has changed."]
     if keys is None:
         rows = zip(names, was[0], is_now[0], moved[0], strict=True)
-        told = ", ".join(f"{name} from {a:,.{places}f} to {b:,.{places}f}" for name, a, b, is_new in rows if is_new)
+        told = ", ".join(
+            f"{name} from {grouped(a, places)} to {grouped(b, places)}" for name, a, b, is_new in rows if is_new
+        )
     else:
         told = ", ".join(name for name, any_of in zip(names, moved.any(axis=0), strict=True) if any_of)
-        told += f", by at most {np.abs(is_now - was).max():,.{places}f} in one series"
+        told += f", by at most {grouped(np.abs(is_now - was).max(), places)} in one series"
     beyond = f"{outside} of {was.size} totals are outside of" if outside else "all of it is within"
     return [f"Revised by what was released since: {told}; {beyond} the earlier intervals."]
 
@@ -238,12 +245,30 @@ def _records(releases: Sequence[Release]) -> str | None:
 
 
 def instants_as_text(grid: TimeGrid) -> NDArray[np.str_]:
-    """Return every edge on the grid's own clock, as people and spreadsheets read it; step numbers have no times."""
+    """Return every edge on the grid's own clock, as people and spreadsheets read it; step numbers have no times.
+
+    Times that stand twice on the clock, where it is set back, have their offset from UTC.
+    """
     if grid.is_integer:
         return grid.edges().astype(str)
     local = grid.edges("local")
     exact: Any = next((unit for unit in ("D", "m") if np.all(local == local.astype(f"M8[{unit}]"))), None)
-    return np.char.replace(np.datetime_as_string(local, unit=exact), "T", " ")
+    texts = np.char.replace(np.datetime_as_string(local, unit=exact), "T", " ")
+    if len(np.unique(local)) == len(local):
+        return texts
+    _, place, number = np.unique(local, return_inverse=True, return_counts=True)
+    twice = np.flatnonzero(number[place] > 1)
+    offsets = offsets_as_text((local - grid.edges())[twice])
+    found = texts.astype(f"U{texts.dtype.itemsize // 4 + 9}")
+    found[twice] = np.char.add(texts[twice], offsets)
+    return found
+
+
+def offsets_as_text(offsets: NDArray[np.timedelta64]) -> list[str]:
+    """Return offsets from UTC as ISO 8601 writes them."""
+    seconds = offsets.astype("m8[s]").astype(np.int64).tolist()
+    known = {each: dt.time(tzinfo=dt.timezone(dt.timedelta(seconds=each))).isoformat()[8:] for each in set(seconds)}
+    return [known[each] for each in seconds]
 
 
 def ends_as_text(grid: TimeGrid) -> tuple[str, str]:
@@ -257,16 +282,3 @@ def periods_as_text(grid: TimeGrid) -> list[str]:
     step = str(grid.step)
     length = 4 if step.endswith("y") else 7 if step.endswith(("mo", "q")) else None
     return [start[:length] for start in instants_as_text(grid)[:-1].tolist()]
-
-
-def rounded(number: float) -> str:
-    """Write a number to three digits, as people do."""
-    short = f"{number:.3g}"
-    return f"{float(short):,.0f}" if "e+" in short else short
-
-
-def digits_for(*errors: NDArray[np.float64]) -> int:
-    """Return how many decimals are worth writing of numbers with these errors: two digits of the usual error."""
-    half = np.concatenate(errors)
-    half = half[np.isfinite(half) & (half > 0)]
-    return min(max(1 - math.floor(math.log10(float(np.median(half)))), 0), 6) if len(half) else 2

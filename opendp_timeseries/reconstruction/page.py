@@ -10,11 +10,12 @@ from itertools import islice
 from typing import Any, Final
 
 from opendp_timeseries.reconstruction.captions import step_in_words
-from opendp_timeseries.reconstruction.contents import Contents, digits_for, ends_as_text, periods_as_text
+from opendp_timeseries.reconstruction.contents import Contents, ends_as_text, periods_as_text
+from opendp_timeseries.reconstruction.digits import digits_for, grouped
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.plot import APART, MOST_SERIES
 from opendp_timeseries.reconstruction.spreadsheet import table_of
-from opendp_timeseries.reconstruction.svg import drawing, figure, highest
+from opendp_timeseries.reconstruction.svg import drawing, ends_of, figure
 from opendp_timeseries.release.release import software
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
@@ -31,7 +32,7 @@ def page_of(made: Contents) -> str:
     """Return the page."""
     first, last = ends_as_text(made.grid)
     zone = "" if made.grid.is_integer else f", on the clock of {made.grid.zone or 'UTC'}"
-    about = f"{made.grid.size:,} steps from {first} to {last}{zone}; {made.unit}."
+    about = f"{grouped(made.grid.size)} steps from {first} to {last}{zone}; {made.unit}."
     version = software()["opendp_timeseries"]
     style = resources.files(__package__).joinpath("page.css").read_text("utf-8")
     head = (
@@ -66,12 +67,14 @@ def _figures(made: Contents) -> str:
     found, scaled, longer = [], False, next(iter(shown.values())).longer
     for group in made.groups:
         drawn = {name: shown[name] for name in group if name in shown}
-        tops = [highest(one) for one in drawn.values()]
+        ends = [ends_of(one) for one in drawn.values()]
+        tops = [top for _, top in ends]
         apart = bool(tops) and max(tops) > APART * min(tops)
         scaled = scaled or apart
+        all_ends = min((low for low, _ in ends), default=0.0), max(tops, default=0.0)
         figures = [
-            figure(name, one, made.unit, made.level, top if apart else max(tops), captioned=len(made.series) > 1)
-            for (name, one), top in zip(drawn.items(), tops, strict=True)
+            figure(name, one, made.unit, made.level, own if apart else all_ends, captioned=len(made.series) > 1)
+            for (name, one), own in zip(drawn.items(), ends, strict=True)
         ]
         closed = [
             f"<details><summary>{_text(name)}</summary>{one}</details>"
@@ -131,9 +134,9 @@ def _totals(made: Contents) -> str:
 
 def _cells(totals: Any, level: float) -> list[str]:
     low, high = known_interval(totals, level)
-    places = max(digits_for(high - low) - 1, 0)
+    places = digits_for(high - low)
     return [
-        f"<td>{value:,.{places}f}{'' if half != half else f' <small>± {half:,.{places}f}</small>'}</td>"
+        f"<td>{grouped(value, places)}{'' if half != half else f' <small>± {grouped(half, places)}</small>'}</td>"
         for value, half in zip(totals.values, (high - low) / 2, strict=True)
     ]
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import math
 import textwrap
-from collections.abc import Callable, Hashable, Sequence
+import unicodedata
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -43,6 +44,10 @@ APART: Final = 10.0
 MOST_SERIES: Final = 60
 #: Steps longer than this are drawn as wide as they are.
 _WIDE: Final = np.timedelta64(6, "D")
+#: Letters in a line of a title, in one of the words beside an axis, and dates below one.
+_TITLE: Final = 90
+_LABEL: Final = 36
+_DATES: Final = 9
 #: Height of a line of small words, in inches.
 _LINE_OF_WORDS: Final = 0.16
 #: By how this is placed, an axis shows whether it is one of Matplotlib's dates. It is no whole day or hour.
@@ -132,7 +137,7 @@ def plot_panel(
     columns = 1 if len(drawn) <= 4 else 2 if len(drawn) <= 12 else 3
     rows = math.ceil(len(drawn) / columns)
     caption = _caption(release, list(drawn.values()), grid, confidence_level, guarantee)
-    height = 1.5 * rows + _height(caption)
+    height = max(1.5 * rows, 2.8) + _height(caption)
     if sharey is None:
         heights = [float(np.max(np.abs(part.values), initial=0.0)) for part in drawn.values()]
         sharey = max(heights) <= APART * min(heights)
@@ -140,16 +145,17 @@ def plot_panel(
     figure, grid_of_axes = _pyplot().subplots(rows, columns, figsize=(9.0, height), **options)
     every = list(grid_of_axes.flat)
     for axes, (key, part) in zip(every, drawn.items(), strict=False):
-        _draw(axes, part, grid, confidence_level)
+        _draw(axes, part, grid, confidence_level, columns)
         title = f"{key}" if part.converged else f"{key}: {part.model}"
-        axes.set_title(title, loc="left", fontsize="medium", parse_math=False)  # a key may hold a $
+        named = wrapped(title, _TITLE // columns)
+        axes.set_title(named, loc="left", fontsize="medium", parse_math=False)  # a key may hold a $
     for axes in every[len(drawn) :]:
         axes.remove()
     for axes in every[max(len(drawn) - columns, 0) : len(drawn)]:  # the lowest of each column
         axes.xaxis.set_tick_params(labelbottom=True)
         axes.xaxis.get_offset_text().set_visible(True)
     figure.supylabel(
-        unit, y=0.5 + _height(caption) / height / 2, fontsize="medium", parse_math=False
+        wrapped(unit, _LABEL), y=0.5 + _height(caption) / height / 2, fontsize="medium", parse_math=False
     )  # beside the axes
     under: dict[str, Any] = {"fontsize": "small", "color": _WORDS, "multialignment": "left", "parse_math": False}
     figure.supxlabel(caption, x=0.01, ha="left", **under)
@@ -205,7 +211,7 @@ def _pyplot() -> Any:
     return check.installed("matplotlib.pyplot", "figures need Matplotlib", "plot")
 
 
-def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float) -> None:
+def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float, columns: int = 1) -> None:
     release = series.release
     edges = grid.edges()
     instants, dated = edges[:-1], not grid.is_integer
@@ -248,7 +254,7 @@ def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float
         axes.plot(instants[dashed], values[dashed], linestyle="--", label="forecast", **line)
         seen = seen[seen < known + wide]
     axes.plot(instants[seen], values[seen], label="series", **line)
-    style_axes(axes, grid)
+    style_axes(axes, grid, columns)
     if alone:
         start, end = edges
         axes.set_xlim(start - (end - start), end)
@@ -297,8 +303,11 @@ def _places(axes: Axes, *, dated: bool) -> Callable[[Any], Any]:
     )
 
 
-def style_axes(axes: Axes, grid: TimeGrid) -> None:
-    """Give axes the style of this package, and dates on the clock of the grid's zone."""
+def style_axes(axes: Axes, grid: TimeGrid, columns: int = 1) -> None:
+    """Give axes the style of this package, and dates on the clock of the grid's zone, as many as have room.
+
+    :param columns: how many axes share the width of the figure.
+    """
     axes.margins(x=0.01)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="0.92", linewidth=0.6)
@@ -307,7 +316,8 @@ def style_axes(axes: Axes, grid: TimeGrid) -> None:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
         zone = grid.zone or "UTC"
-        locator = AutoDateLocator(tz=zone)
+        room = {} if columns == 1 else {"minticks": 1, "maxticks": _DATES // columns + 1}
+        locator = AutoDateLocator(tz=zone, **room)
         axes.xaxis.set_major_locator(locator)
         formatter = ConciseDateFormatter(locator, tz=zone)
         # Each day with its month: beside the axis stands that of the last tick, where the next month may begin.
@@ -376,14 +386,43 @@ def _caption(
     return _filled(lines)
 
 
+def wrapped(text: str, cells: int) -> str:
+    """Return text in lines that are so many letters wide; those of Chinese, Japanese and Korean are twice as wide."""
+    wide = sum(1 + (unicodedata.east_asian_width(letter) in "WF") for letter in text)
+    return textwrap.fill(text, max(cells * len(text) // max(wide, 1), 8))
+
+
+def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
+    """Return the families that Matplotlib uses, and such as hold what these lack; and the letters that no font has."""
+    from matplotlib import font_manager, ft2font
+
+    def holds(path: str) -> set[str]:
+        with contextlib.suppress(Exception):  # whatever is wrong with a file of somebody else
+            known = ft2font.FT2Font(path).get_charmap()
+            return {letter for letter in lacking if ord(letter) in known}
+        return set()
+
+    lacking = {letter for text in texts for letter in text if not letter.isspace()}
+    families: list[str] = font_manager.FontProperties().get_family()
+    for family in families:
+        lacking -= holds(font_manager.findfont(font_manager.FontProperties(family=[family])))
+    for font in sorted(font_manager.fontManager.ttflist, key=lambda font: (font.weight != 400, font.style, font.name)):
+        if not lacking:
+            break
+        if found := holds(font.fname):
+            lacking -= found
+            families.append(font.name)
+    return families, "".join(sorted(lacking))
+
+
 def _filled(lines: Sequence[str]) -> str:
-    return "\n".join(textwrap.fill(line, 120) for line in lines if line)
+    return "\n".join(wrapped(line, 120) for line in lines if line)
 
 
 def _captioned(axes: Axes | None, unit: str, caption: str) -> Axes:
     """Return axes, or those of a new figure, with their labels."""
     axes = new_axes(2.8 + _height(caption)) if axes is None else axes
-    axes.set_ylabel(unit, parse_math=False)
+    axes.set_ylabel(wrapped(unit, _LABEL), parse_math=False)
     under: dict[str, Any] = {"fontsize": "small", "color": _WORDS, "multialignment": "left", "parse_math": False}
     axes.set_xlabel(caption, loc="left", **under)
     return axes

@@ -20,6 +20,7 @@ from opendp_timeseries._tables import html_table
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import captions, errors, frames, page, plot, spreadsheet, workers
 from opendp_timeseries.reconstruction.contents import contents_of
+from opendp_timeseries.reconstruction.digits import grouped
 from opendp_timeseries.reconstruction.totals import Totals, total_of_each, totals
 from opendp_timeseries.release.release import Release, check_release
 
@@ -360,7 +361,7 @@ class Series(errors.Estimates):
         half = self.interval()[1] - self.values
         error = f"±{np.nanmedian(half):.3g}, of the {self.error_covers}" if np.any(np.isfinite(half)) else "not known"
         header = ("steps", "made by", "average", "90% interval, in the middle of all")
-        return html_table(header, [(f"{len(self):,}", captions.made_by(self), f"{np.mean(self.values):.4g}", error)])
+        return html_table(header, [(grouped(len(self)), captions.made_by(self), f"{np.mean(self.values):.4g}", error)])
 
     def __repr__(self) -> str:
         error = "no standard error" if self.error_covers == "nothing" else f"standard error of the {self.error_covers}"

@@ -1,15 +1,20 @@
-"""Tables that spreadsheets open as they are: CSV, and workbooks of Excel or LibreOffice (extra ``excel``)."""
+"""Tables that spreadsheets open as they are: CSV, and workbooks of Excel or LibreOffice (extra ``excel``).
+
+Every table in CSV that this package publishes is written by :func:`csv_of`.
+"""
 
 import csv
 import io
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction.contents import Contents, digits_for, instants_as_text
+from opendp_timeseries.reconstruction.contents import Contents, instants_as_text
+from opendp_timeseries.reconstruction.digits import digits_for, plain
 from opendp_timeseries.reconstruction.frames import known_interval
 
 #: Rows and columns of a sheet.
@@ -25,12 +30,28 @@ _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 def table_of(made: Contents) -> str:
     """Return the series as CSV: a column for each, and then the ends of their intervals."""
     head, columns, places = _columns(made.grid, made.series, made.level)
+    return csv_of(head, zip(instants_as_text(made.grid)[:-1], *columns, strict=True), places, made.decimal)
+
+
+def csv_of(header: Sequence[str], rows: Iterable[Iterable[Any]], places: int, decimal: str = ".") -> str:
+    """Return a table as CSV that spreadsheets open as it is: its texts are no formulas, and stay what they are.
+
+    :param rows: of texts and whole numbers, which are written as they are, and of floats, NaN for nothing.
+    :param places: decimals of floats.
+    :param decimal: a comma is the mark where a semicolon separates fields.
+    """
     text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(map(_harmless, head))
-    for start, *cells in zip(instants_as_text(made.grid)[:-1], *columns, strict=True):
-        writer.writerow([start, *(_cell(cell, places) for cell in cells)])
-    return "\ufeff" + text.getvalue()  # by which Excel knows UTF-8
+    writer = csv.writer(text, delimiter=";" if decimal == "," else ",")
+
+    def cell(value: Any) -> Any:
+        if isinstance(value, str):
+            return _harmless(value)
+        return plain(value, places).replace(".", decimal) if isinstance(value, float) else value
+
+    writer.writerow(map(cell, header))
+    writer.writerows(map(cell, row) for row in rows)
+    found = text.getvalue()
+    return found if found.isascii() else f"\ufeff{found}"  # by which Excel knows UTF-8
 
 
 def _columns(grid: TimeGrid, series: dict[str, Any], level: float) -> tuple[list[str], list[Any], int]:
@@ -46,10 +67,6 @@ def _columns(grid: TimeGrid, series: dict[str, Any], level: float) -> tuple[list
         head.append("forecast")
         written.append(np.where(ahead, "forecast", "").tolist())
     return head, written, digits_for(*(high - low for low, high in ends.values()))
-
-
-def _cell(cell: float | str, places: int) -> str:
-    return cell if isinstance(cell, str) else "" if cell != cell else f"{cell:.{places}f}"
 
 
 def _harmless(text: str) -> str:
@@ -102,11 +119,12 @@ def _sheet(sheet: Any, title: str, grid: TimeGrid, series: dict[str, Any], level
     for column, word in enumerate(head, 1):
         _write(sheet.cell(1, column), word)
     starts, times = grid.edges("local")[:-1], instants_as_text(grid)[:-1].tolist()
-    form = _FORMS.get(len(times[0]), "yyyy-mm-dd hh:mm:ss")
+    form = _FORMS.get(min(map(len, times)), "yyyy-mm-dd hh:mm:ss")
     if grid.is_integer:
         times, form = starts.tolist(), "0"
-    elif starts[0] >= _FIRST:
-        times = starts.astype("M8[us]").tolist()
+    elif starts[0] >= _FIRST:  # what stands twice on the clock stays a text, with its offset
+        moments = starts.astype("M8[us]").tolist()
+        times = [text if "+" in text or "-" in text[10:] else at for text, at in zip(times, moments, strict=True)]
     number = "#,##0" + ("." + "0" * places if places else "")
     for row, cells in enumerate(zip(times, *columns, strict=True), 2):
         for column, cell in enumerate(cells, 1):

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction.contents import digits_for, ends_as_text, instants_as_text, rounded
+from opendp_timeseries.reconstruction.contents import ends_as_text, instants_as_text
+from opendp_timeseries.reconstruction.digits import THIN, digits_for, grouped, rounded
 from opendp_timeseries.reconstruction.frames import AnySeries, known_interval
 from opendp_timeseries.reconstruction.totals import totals
 
@@ -71,15 +72,16 @@ def drawing(series: AnySeries, grid: TimeGrid, level: float, figures: int = 1) -
     return Drawing(found.grid, found.values / sizes, low, high, least, most, events, longer, ahead)
 
 
-def highest(drawn: Drawing) -> float:
-    """Return what the axis must reach: a few wide intervals do not stretch it."""
-    ends = drawn.high[np.isfinite(drawn.high)]
-    return max(float(drawn.most.max()), float(np.quantile(ends, 0.98)) if len(ends) else 0.0)
+def ends_of(drawn: Drawing) -> tuple[float, float]:
+    """Return what the axis must reach, from zero or below: a few wide intervals do not stretch it."""
+    low, high = (end[np.isfinite(end)] for end in (drawn.low, drawn.high))
+    lowest, highest = (float(np.quantile(end, at)) if len(end) else 0.0 for end, at in ((low, 0.02), (high, 0.98)))
+    return min(0.0, float(drawn.least.min()), lowest), max(float(drawn.most.max()), highest)
 
 
-def figure(name: str, drawn: Drawing, unit: str, level: float, top: float, *, captioned: bool) -> str:
-    """Return the figure of a series, whose axis reaches ``top`` at least."""
-    low, high, ticks = _axis(min(0.0, float(drawn.least.min())), top)
+def figure(name: str, drawn: Drawing, unit: str, level: float, ends: tuple[float, float], *, captioned: bool) -> str:
+    """Return the figure of a series, whose axis has these ends, or reaches a little farther."""
+    low, high, ticks = _axis(*ends)
     x = np.round(_along(drawn.grid) * _WIDTH, 1)
 
     def y(values: Array) -> Array:
@@ -105,7 +107,9 @@ def figure(name: str, drawn: Drawing, unit: str, level: float, top: float, *, ca
     )
     caption = f"<figcaption>{html.escape(name)}</figcaption>" if captioned else ""
     label = html.escape(f"{name}: {_in_short(drawn, unit)}")
-    sides = "".join(f'<span style="top:{100 * (high - tick) / (high - low):.2f}%">{tick:,g}</span>' for tick in ticks)
+    sides = "".join(
+        f'<span style="top:{100 * (high - tick) / (high - low):.2f}%">{_tick(tick)}</span>' for tick in ticks
+    )
     dates = ""
     for k, (at, text) in enumerate(_dates(drawn.grid)):
         kind = " class=odd" if k % 2 else " class=last" if at > 0.95 else ""
@@ -137,6 +141,10 @@ def _axis(low: float, high: float) -> tuple[float, float, list[float]]:
     return low, ticks[-1], ticks
 
 
+def _tick(number: float) -> str:
+    return f"{number:,g}".replace(",", THIN)
+
+
 def _said(drawn: Drawing, unit: str, level: float) -> list[str]:
     """Return what each step shows on hover."""
     starts = instants_as_text(drawn.grid)[:-1]
@@ -145,10 +153,12 @@ def _said(drawn: Drawing, unit: str, level: float) -> list[str]:
     rows = zip(starts, drawn.values, drawn.low, drawn.high, drawn.least, drawn.most, strict=True)
     found = []
     for start, value, low, high, least, most in rows:
-        text = f"{step}{start}: {'on average ' if drawn.longer else ''}{value:,.{places}f} {unit}"
+        text = f"{step}{start}: {'on average ' if drawn.longer else ''}{grouped(value, places)} {unit}"
         if math.isfinite(low):
-            text += f", {level:.0%} interval {low:,.{places}f} to {high:,.{places}f}"
-        found.append(text + (f"; steps from {least:,.{places}f} to {most:,.{places}f}" if drawn.longer else ""))
+            text += f", {level:.0%} interval {grouped(low, places)} to {grouped(high, places)}"
+        found.append(
+            text + (f"; steps from {grouped(least, places)} to {grouped(most, places)}" if drawn.longer else "")
+        )
     for k in drawn.events:
         found[k] += "; a single event"
     for k in range(drawn.ahead, len(found)):
@@ -171,7 +181,7 @@ def _dates(grid: TimeGrid) -> list[tuple[float, str]]:
     """Return where dates, or step numbers, stand below the axis, and what they say."""
     if grid.is_integer:
         numbers = _axis(0.0, float(grid.size))[2]
-        return [(number / grid.size, f"{number:,g}") for number in numbers if number <= grid.size]
+        return [(number / grid.size, _tick(number)) for number in numbers if number <= grid.size]
     local, along = grid.edges("local").astype("M8[s]"), _along(grid)
     for unit, lengths, form in _UNITS:
         for number in lengths:

@@ -187,8 +187,8 @@ def test_a_cap_is_said_as_it_is():
     assert said == {
         "one series": "at most 4 steps",
         "terms": "at most 1 step",
-        "scaled": "every step, by √(4/n) if in n > 4",
-        "scaled in ℓ1": "every step, by 4/n if in n > 4",
+        "scaled": "every step (in more than 4, for less in each: in 16, for half)",
+        "scaled in ℓ1": "every step (in more than 4, for less in each: in 8, for half)",
         "in tiers": "every step",
     }
     assert DESIGNS["people by key"].count.words() == "at most 2 keys"

@@ -7,6 +7,7 @@ import html.parser
 import io
 import json
 import re
+import types
 import zipfile
 
 import numpy as np
@@ -14,8 +15,10 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.reconstruction.contents import contents_of, digits_for
-from opendp_timeseries.reconstruction.svg import drawing
+from opendp_timeseries.commandline import outputs
+from opendp_timeseries.reconstruction.contents import contents_of, instants_as_text
+from opendp_timeseries.reconstruction.digits import THIN, digits_for
+from opendp_timeseries.reconstruction.svg import drawing, ends_of, figure
 from tests.reconstruction.test_joint import city, hours, released
 from tests.releases import panel, release_of
 
@@ -73,8 +76,8 @@ def test_a_page_is_whole_and_asks_for_nothing(tmp_path):
     words = " ".join(read.words)
     for said in (
         "72 steps from 2024-03-30 00:00 to 2024-04-02 01:00, on the clock of Europe/Berlin; trips per hour.",
-        "2024-03-30 00:00: 50.0 trips per hour, 90% interval 46.7 to 53.3",
-        "2024-03-31 07:00: 70.0 trips per hour, 90% interval 66.7 to 73.3; a single event",
+        "2024-03-30 00:00: 50 trips per hour, 90% interval 47 to 53",
+        "2024-03-31 07:00: 70 trips per hour, 90% interval 67 to 73; a single event",
         "Totals by day",
         "2024-04-02 (in part)",
         "Differentially private for one individual with ε = 1, δ = 1e-06.",
@@ -122,8 +125,8 @@ def test_totals_are_those_of_resample():
     page = series.to_html(grid=DAYS, totals="1d")
     days = series.resample("1d", grid=DAYS)
     half = days.interval()[1] - days.values
-    cells = re.findall(r"<td>([\d,]+) <small>± ([\d.]+)</small>", page)
-    assert [(float(value.replace(",", "")), float(error)) for value, error in cells] == [
+    cells = re.findall(f"<td>([\\d{THIN}]+) <small>± ([\\d.]+)</small>", page)
+    assert [(float(value.replace(THIN, "")), float(error)) for value, error in cells] == [
         (round(value), round(error)) for value, error in zip(days.values, half, strict=True)
     ]
     assert "Totals" not in series.to_html(grid=DAYS, totals="")
@@ -299,8 +302,7 @@ def test_a_table_opens_in_a_spreadsheet(tmp_path):
     grid = ts.TimeGrid(start="2024-03-31T01:00", size=2, step="1h", zone="Europe/Berlin")
     text = series.to_csv(tmp_path / "x.csv", grid=grid)
     assert (tmp_path / "x.csv").read_bytes() == text.encode()
-    assert text.startswith("\ufeff")
-    head, *rows = csv.reader(io.StringIO(text[1:], newline=""))
+    head, *rows = csv.reader(io.StringIO(text, newline=""))
     assert head[:6] == ["time", "'=1+1", "'-2", 'b,"c"', "'  @x", "plain"]
     assert head[6:8] == ["'=1+1, from", "'=1+1, to"]
     assert [row[0] for row in rows] == ["2024-03-31 01:00", "2024-03-31 03:00"]
@@ -363,8 +365,10 @@ def _too_long():
     return ts.Series(np.zeros(size), release=release)
 
 
-@pytest.mark.parametrize(("error", "digits"), [(0.03, 3), (0.9, 2), (3.0, 1), (40.0, 0), (np.nan, 2), (0.0, 2)])
-def test_two_digits_of_the_error_are_written(error, digits):
+@pytest.mark.parametrize(
+    ("error", "digits"), [(0.03, 3), (0.9, 2), (1.9, 1), (2.0, 0), (40.0, 0), (np.nan, 2), (0.0, 2)]
+)
+def test_numbers_are_whole_unless_two_digits_of_the_error_need_decimals(error, digits):
     assert digits_for(np.array([error])) == digits
 
 
@@ -410,3 +414,81 @@ def test_every_series_has_a_name_of_its_own():
     one, two = smoothed(), smoothed()
     head = one.to_csv(beside=[two, two], title="Trips").splitlines()[0].split(",")
     assert head[1:4] == ["total", "total (2)", "Trips"]
+
+
+HOURS = ts.TimeGrid(start="2024-10-27T00:00", size=6, step="1h", zone="Europe/Berlin")  # two of them are 02:00
+
+
+def written_by_the_command(series, totals=(), people=(), decimal="."):
+    made = outputs.Made((series.release,), series, totals, people)
+    told = types.SimpleNamespace(decimal=decimal)
+    return {suffix: outputs.document(suffix, made, told).decode() for suffix in (".csv", "-people.csv")}
+
+
+def test_the_tables_of_the_command_line_are_written_as_all_others():
+    sites, total = ts.reconcile(*map(ts.interpolate, behind_a_count(["=Hbf Süd", "+Campus"])))
+    space = ts.event_log_domain(identifier="id", time="when"), dp.symmetric_distance()
+    count = space >> ts.then_individual_count(by="site", keys=["=Hbf Süd", "+Campus"], key_cap=3, grid=DAYS)
+    people = (count >> ts.then_subsampled_gaussian(8.0, sampling_probability=1.0, delta=1e-6))(
+        {"id": np.arange(90), "when": np.repeat(DAYS.instants()[:1], 90), "site": np.repeat("=Hbf Süd", 90)}
+    )
+    tables = written_by_the_command(sites, (total,), (ts.interpolate(people),))
+    for text in tables.values():
+        assert text.startswith("\ufeff")
+        head, *rows = csv.reader(io.StringIO(text[1:], newline=""))
+        assert "'=Hbf Süd" in {row[0] for row in rows}
+        assert "'+Campus" in {row[0] for row in rows}
+        numbers = [cell for row in rows for cell in row[1 + ("step_start" in head) :] if cell not in ("yes", "no", "3")]
+        assert [cell for cell in numbers if not re.fullmatch("(-?[0-9]+)?", cell)] == []
+        assert "-0" not in numbers
+    assert set(head) == {"key", "individuals", "low", "high", "people_cap"}
+
+
+def test_a_comma_is_the_decimal_mark_where_semicolons_separate():
+    release = release_of(steps=range(6), values=np.zeros(6), signal=6, scale=3.0, sampling_probability=1.0)
+    series = ts.Series([1234.5] * 6, release=release, standard_error=0.1)
+    rows = list(csv.reader(io.StringIO(series.to_csv(decimal=",")), delimiter=";"))
+    assert rows[1] == ["0", "1234,50", "1234,34", "1234,66"]
+    assert series.to_csv().splitlines()[1] == "0,1234.50,1234.34,1234.66"
+    with pytest.raises(ValueError, match="decimal"):
+        series.to_csv(decimal=";")
+
+
+def test_the_hour_that_the_clock_repeats_has_its_offset_everywhere(tmp_path):
+    twice = ["2024-10-27 02:00+02:00", "2024-10-27 02:00+01:00"]
+    assert instants_as_text(HOURS).tolist() == [
+        "2024-10-27 00:00",
+        "2024-10-27 01:00",
+        *twice,
+        "2024-10-27 03:00",
+        "2024-10-27 04:00",
+        "2024-10-27 05:00",
+    ]
+    series = smoothed(6)
+    page = series.to_html(grid=HOURS)
+    for at in twice:
+        assert f"{at}," in series.to_csv(grid=HOURS)
+        assert f"<title>{at}: " in page
+    openpyxl = pytest.importorskip("openpyxl")
+    series.to_excel(tmp_path / "x.xlsx", grid=HOURS)
+    column = [cell.value for cell in openpyxl.load_workbook(tmp_path / "x.xlsx")["Series"]["A"]]
+    assert column[3:5] == twice
+    assert str(column[5]) == "2024-10-27 03:00:00"
+
+
+def test_an_axis_reaches_as_far_as_the_band():
+    series = ts.Series(np.full(6, 5.0), release=smoothed(6).release, standard_error=6.0)
+    drawn = drawing(series, HOURS, 0.9)
+    low, high = ends_of(drawn)
+    assert (low, high) == (pytest.approx(-4.87, abs=0.01), pytest.approx(14.87, abs=0.01))
+    band = re.search('class="band" d="([^"]+)"', figure("x", drawn, "x", 0.9, (low, high), captioned=False))[1]
+    assert max(map(float, re.findall(r"M[\d.]+ ([\d.]+)H", band))) == 300.0  # its lower end, at the lower edge
+    assert ends_of(drawing(smoothed(), DAYS, 0.9))[0] == 0.0
+
+
+def test_thousands_have_no_comma_on_a_page():
+    release = smoothed(6).release
+    page = ts.Series(np.full(6, 12_345.0), release=release, standard_error=100.0).to_html(grid=HOURS, totals="6h")
+    assert f"12{THIN}345" in page
+    words = re.sub('base64,[^"]*', "", page)
+    assert not re.search(r"\d,\d{3}", words[words.index("<body>") :])

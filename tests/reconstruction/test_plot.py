@@ -13,6 +13,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries import Series, TimeGrid, identity_kernel, interpolate, plot, plot_panel
+from opendp_timeseries.reconstruction.plot import fonts_for, wrapped
 from tests import make
 from tests.releases import panel, release_of, signal_of
 
@@ -129,8 +130,8 @@ def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
         ),
         (
             {"excess": "l2"},
-            "Counted of each individual: every step, by √(30/n) if in n > 30, once in each; totals are too low by the"
-            " rest",
+            "Counted of each individual: every step (in more than 30, for less in each: in 120, for half), once in each"
+            "; totals are too low by the rest",
             "capped counts",
         ),
         ({"source": None}, "Assumed of each individual: at most 30 steps, once in each", "capped counts"),
@@ -144,7 +145,7 @@ def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
 def test_the_caption_says_what_the_cap_leaves_out(axes, made, line, intervals):
     smoothed(behind(RELEASE, signal_of(size=48, **{"participation_cap": 30} | made))).plot(axes=axes)
     lines = axes.get_xlabel().split("\n")
-    assert lines[-1] == line
+    assert " ".join(lines).endswith(f" {line}")
     assert f"Grey band: 90% intervals for the {intervals}, each step on its own, if the model is right" in lines
     assert "Blue line: structural model (x)" in lines
 
@@ -160,8 +161,8 @@ def test_a_caption_says_that_a_total_sets_the_level(axes, log_space):
     smoothed(release).with_total(total).plot(axes=axes)
     lines = axes.get_xlabel().split("\n")
     assert lines[1].startswith("Guarantee of all 2 releases behind it: ")
-    said = "Counted of each individual: every step, by √(3/n) if in n > 3, once in each; the level is that of a total"
-    assert f"{said}, with its own cap" in " ".join(lines)
+    said = "every step (in more than 3, for less in each: in 12, for half), once in each; the level is that of a total"
+    assert f"Counted of each individual: {said}, with its own cap" in " ".join(lines)
     assert "90% intervals for the capped counts, at the level of a total, each step on its own" in " ".join(lines)
     assert "with noise of standard deviation 9, before the total" in " ".join(lines)
 
@@ -560,3 +561,48 @@ def test_of_a_long_series_a_drawing_holds_what_its_pixels_show(covers):
     file = io.BytesIO()
     axes.figure.savefig(file, format="svg")
     assert len(file.getvalue()) < 10**6
+
+
+def test_titles_are_broken_by_the_width_of_their_letters():
+    assert wrapped("one two three", 9) == "one two\nthree"
+    assert wrapped("広島電鉄の乗客数と停留所", 16) == "広島電鉄の乗客数\nと停留所"
+
+
+@pytest.mark.long
+def test_a_panel_has_room_for_its_dates_and_the_names_of_its_keys(agg):
+    keys = [f"a name that is much longer than its figure is wide, of {k}" for k in range(14)]
+    values = np.full(14 * 365, 5.0)
+    release = panel(keys, steps=range(len(values)), values=values, size=len(values), probability=1.0)
+    grid = TimeGrid(start="2024-01-01", step="1d", size=365, zone="UTC")
+    axes = plot_panel(Series(values, release=release, standard_error=1.0), grid=grid)
+    drawn = next(iter(axes.values())).figure
+    drawn.canvas.draw()
+    lowest = list(axes.values())[-1]
+    labels = [label.get_window_extent() for label in lowest.get_xticklabels() if label.get_text()]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(labels))
+    assert max(one._left_title.get_window_extent().x1 for one in axes.values()) < drawn.bbox.x1
+
+
+@pytest.mark.long
+def test_fonts_are_those_of_the_user_and_such_as_have_the_letters(tmp_path, monkeypatch):
+    matplotlib = pytest.importorskip("matplotlib")
+    font_manager = pytest.importorskip("matplotlib.font_manager")
+    builder = pytest.importorskip("fontTools.fontBuilder").FontBuilder(1000, isTTF=True)
+    pen = pytest.importorskip("fontTools.pens.ttGlyphPen").TTGlyphPen(None)
+    builder.setupGlyphOrder([".notdef", "hiro"])
+    builder.setupCharacterMap({ord("広"): "hiro"})
+    builder.setupGlyf({name: pen.glyph() for name in (".notdef", "hiro")})
+    builder.setupHorizontalMetrics(dict.fromkeys((".notdef", "hiro"), (1000, 0)))
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": "Only Hiro", "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    builder.save(tmp_path / "hiro.ttf")
+    usual = [font for font in font_manager.fontManager.ttflist if font.name.startswith("DejaVu")]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", usual)
+    own = ["DejaVu Serif"]
+    with matplotlib.rc_context({"font.family": own}):
+        assert fonts_for(["Köln"]) == (own, "")
+        assert fonts_for(["広い島"]) == (own, "い島広")
+        font_manager.fontManager.addfont(tmp_path / "hiro.ttf")
+        assert fonts_for(["広島"]) == ([*own, "Only Hiro"], "島")

@@ -15,6 +15,7 @@ from opendp_timeseries.reconstruction import captions, structural
 from opendp_timeseries.reconstruction.basis import Basis
 from opendp_timeseries.reconstruction.contents import contents_of
 from opendp_timeseries.reconstruction.counts import counts_of
+from opendp_timeseries.reconstruction.digits import grouped
 from opendp_timeseries.reconstruction.linearised import Learnt, Link, Model
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.runs import Run
@@ -429,7 +430,7 @@ def test_a_page_says_which_months_it_revised():
     old, new = before.resample("1mo"), now.resample("1mo")
     page = now.to_html(totals="1mo", earlier=before)
     assert old.is_forecast.tolist() == [False, False, True]
-    rows = [(f"{one:,.0f}" for one in (old.values[k], new.values[k])) for k in range(2)]
+    rows = [(grouped(one) for one in (old.values[k], new.values[k])) for k in range(2)]
     said = [f"2024-0{k} from {was} to {is_now}" for k, (was, is_now) in enumerate(rows, 1) if was != is_now]
     assert said
     assert f"Revised by what was released since: {', '.join(said)}; all of it is within the earlier intervals." in page
