@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import scipy
 
 import opendp_timeseries as ts
 from opendp_timeseries._files import check_place
@@ -22,7 +21,7 @@ from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.grid import PERIODS
 from opendp_timeseries.reconstruction.captions import tiers_of
 from opendp_timeseries.reconstruction.contents import contents_of, instants_as_text, offsets_as_text
-from opendp_timeseries.reconstruction.digits import digits_for, grouped
+from opendp_timeseries.reconstruction.digits import digits_for
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.page import page_of
 from opendp_timeseries.reconstruction.plot import BLUE, RANGE, fonts_for, style_axes, wrapped
@@ -61,7 +60,6 @@ _UNDATED: Final = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": Non
 _WORD: Final = {"1min": "minute", "1h": "hour"} | PERIODS
 #: What the intervals in table and figure cover, at each step on its own.
 _CONFIDENCE: Final = 0.9
-_HALF: Final = float(scipy.special.ndtri((1 + _CONFIDENCE) / 2))  # half the width of an interval, in standard errors
 #: So many of the longer steps of a long series are enlarged.
 _ENLARGED: Final = 14
 #: So many series of a panel are drawn.
@@ -170,26 +168,14 @@ def told(made: Made, options: argparse.Namespace) -> dict[str, Any]:
     """Return what a page, a workbook and the summary say of all that is released."""
     what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
     what = what if options.value is None else options.value
-    step, notes = str(made.series.release.design.count.grid.step), []
-    sure = f"with {_CONFIDENCE:.0%} confidence"
-    for series in made.people:
-        numbers = [
-            (key, f"{grouped(number)} ± {grouped(_HALF * error)}")
-            for key, number, error in zip(_keys(series), series.values, series.standard_error, strict=True)
-        ]
-        cap = _people_cap(series)
-        most = "" if cap is None else f", each at {cap} at most, so that numbers are too low by those at more"
-        if series.release.keys is None:
-            notes.append(f"There are {numbers[0][1]} individuals in all, {sure}.")
-        else:
-            notes.append(f"Individuals at each key{most}, {sure}: {'; '.join(map(': '.join, numbers))}.")
+    step = str(made.series.release.design.count.grid.step)
     return {
         "title": options.title,
         "unit": f"{what} per {_WORD.get(step, step)}",
         "confidence_level": _CONFIDENCE,
         "beside": made.totals,
         "guarantee": f"Guarantee: {made.together.guarantee()}",
-        "notes": notes,
+        "people": made.people,
         "decimal": options.decimal,
     }
 

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import math
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,7 @@ from opendp_timeseries.commandline.waiting import held_back, say, stage
 from opendp_timeseries.commandline.words import wrapped
 from opendp_timeseries.plugin.known import stated_designs
 from opendp_timeseries.reconstruction.captions import caps_in_words
-from opendp_timeseries.reconstruction.contents import contents_of
+from opendp_timeseries.reconstruction.contents import contents_of, people_in_words
 from opendp_timeseries.reconstruction.everybody import last_tier
 
 #: Of many keys, a note in a terminal names the first.
@@ -180,7 +179,7 @@ def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, request: Reque
 
 
 def _summary(made: Made, options: argparse.Namespace) -> list[str]:
-    first, about = made.releases[0], told(made, options)
+    first, content = made.releases[0], contents_of(made.series, totals="", records="", **told(made, options))
     count, p = first.design.count, first.sampling_probability
     within = f" within {count.unit.period}" if count.unit.period else ""
     panel = "" if count.panel is None else f", for each of {len(count.panel)} keys of {options.by!r}"
@@ -195,8 +194,8 @@ def _summary(made: Made, options: argparse.Namespace) -> list[str]:
         f" {count.grid.step} from {count.grid.start}{panel}. The {'count' if options.value is None else 'number'} of a"
         f" step is the {counted} in it{smoothing}; Gaussian noise of standard deviation"
         f" {first.scale:.4g} is added to it.{kept}",
-        " ".join(contents_of(made.series, totals="", records="", **about).near),
-        *(textwrap.shorten(note, _LONGEST, placeholder=" …") for note in about["notes"]),
+        " ".join(content.near),
+        *(note if len(note) <= _LONGEST else f"{note[:_LONGEST]} …" for note in people_in_words(content)),
         _guarantee(made, within),
         "It holds for everyone, whatever their events; an individual is one value of"
         f" {options.identifier!r}. {caps_in_words(made.series, count, ' over all series' if panel else '')}. It assumes"

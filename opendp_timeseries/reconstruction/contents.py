@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime as dt
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,6 +25,8 @@ from opendp_timeseries.release.release import Release, software
 _TOTALS: Final = (("1y", 1827), ("1mo", 45), ("1d", 2), ("1mo", 28))
 #: So many series are named.
 _NAMED: Final = 8
+#: Letters of a name of files.
+_LONGEST: Final = 100
 _METHOD: Final = (
     "The method is of Koga, Meehan & Chaudhuri (2022), Privacy Amplification by Subsampling in Time Domain (AISTATS)."
 )
@@ -45,6 +48,10 @@ class Contents:
     cite: str
     records: str | None  # the releases as one JSON document, which a reader can verify; None if they state nothing
     decimal: str  # the decimal mark of tables in CSV
+    name: str  # of files, without what they are of
+    first: list[str]  # sentences for those who read no others
+    people: dict[str, tuple[float, float, float]]  # numbers of individuals, each with its interval
+    of_people: list[str]  # sentences about them
 
 
 def contents_of(
@@ -62,6 +69,7 @@ def contents_of(
     cite: str | None = None,
     records: str | None = None,
     decimal: str = ".",
+    people: Sequence[AnySeries] = (),
 ) -> Contents:
     """Put together what is published; see :meth:`.Series.to_html`."""
     check.real("confidence_level", confidence_level, above=0.0, below=1.0)
@@ -79,8 +87,10 @@ def contents_of(
         parts = one.by_key() if one.release.keys else {(title or "series") if one is series else "total": one}
         groups.append([_free(name, by_name) for name in parts])
         by_name.update(zip(groups[-1], parts.values(), strict=True))
-    releases = tuple(dict.fromkeys(release for one in every for release in one.sources or (one.release,)))
+    behind = (release for one in (*every, *people) for release in one.sources or (one.release,))
+    releases = tuple(dict.fromkeys(behind))
     words = captions.guarantee_in_words(series.release, releases, guarantee)
+    name = _file_name(title or "series", steps)
     title = f"Private series of {unit}" if title is None else title
     step = _suitable(steps) if totals is None else totals
     revised = [] if earlier is None else _revised(series, earlier, step, steps, confidence_level)
@@ -97,7 +107,60 @@ def contents_of(
         cite=_citation(title, words, steps) if cite is None else cite,
         records=_records(releases) if records is None else records,
         decimal=decimal,
+        name=name,
+        first=_first(series, words, confidence_level),
+        people={name: row for one in people for name, row in _individuals(one, confidence_level).items()},
+        of_people=[_of_individuals(one) for one in people],
     )
+
+
+def _file_name(title: str, grid: TimeGrid) -> str:
+    """Return a name for files of this publication: its title, and its month, or its first and last."""
+    words, months = re.findall(r"\w+", title.lower()), [] if grid.is_integer else _months(grid)
+    return "-".join([*words, *months])[-_LONGEST:]
+
+
+def _months(grid: TimeGrid) -> list[str]:
+    first, last = (end[:7] for end in ends_as_text(grid))
+    return [first] if first == last else [first, "to", last]
+
+
+def _first(series: AnySeries, words: str, level: float) -> list[str]:
+    """Say in plain words what was done, for whom, and what that means for the numbers."""
+    count = series.release.design.signal.count
+    who = "any one individual" if count is None or count.unit.period is None else str(count.unit)
+    limits = f" It limits what anybody can learn from them about {who}, as is said in full below." if words else ""
+    said = f"Random noise was added to these numbers.{limits}"
+    if series.error_covers not in captions.BANDED:
+        return [said, "So no number is exact."]
+    part = series.parts[0] if series.parts else series
+    what = captions.measured(series.release, part)
+    holds = f"with a probability of {level:.0%}, if the model is right, it holds {what.replace('counts', 'count')}"
+    return [said, f"So no number is exact, but stands with an interval: {holds}."]
+
+
+def _individuals(series: AnySeries, level: float) -> dict[str, tuple[float, float, float]]:
+    names = ("in all",) if series.release.keys is None else tuple(map(str, series.release.keys))
+    rows = zip(series.values.tolist(), *(end.tolist() for end in series.interval(level)), strict=True)
+    return dict(zip(names, rows, strict=True))
+
+
+def _of_individuals(series: AnySeries) -> str:
+    where = "In all" if series.release.keys is None else "At each key"
+    counted = captions.caps_in_words(series, series.release.design.count, "")
+    return f"{where}: {counted[0].lower()}{counted[1:]}."
+
+
+def people_in_words(made: Contents) -> list[str]:
+    """Say how many individuals there are."""
+    if not made.people:
+        return []
+    places = digits_for(np.array([high - low for _, low, high in made.people.values()]))
+    rows = [
+        f"{name} {grouped(value, places)} ± {grouped((high - low) / 2, places)}"
+        for name, (value, low, high) in made.people.items()
+    ]
+    return [f"Individuals, with a probability of {made.level:.0%}: {'; '.join(rows)}. {' '.join(made.of_people)}"]
 
 
 def _free(key: Any, taken: Collection[str]) -> str:

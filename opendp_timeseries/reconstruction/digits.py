@@ -1,7 +1,7 @@
 """Numbers as people read them: as many digits as errors allow, in groups of three that mean the same everywhere."""
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,11 @@ def digits_for(*errors: NDArray[np.float64]) -> int:
         return 2
     usual = float(np.median(width))
     return 0 if usual >= 2 else min(1 - math.floor(math.log10(usual)), 6)
+
+
+def is_uncertain(values: Any, halves: Any) -> Any:
+    """Whether numbers are too uncertain to read: half of the width of their interval is more than they are."""
+    return np.asarray(halves) > np.abs(values)
 
 
 def plain(number: float, places: int) -> str:

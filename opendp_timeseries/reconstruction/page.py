@@ -9,13 +9,15 @@ from importlib import resources
 from itertools import islice
 from typing import Any, Final
 
+import numpy as np
+
 from opendp_timeseries.reconstruction.captions import step_in_words
 from opendp_timeseries.reconstruction.contents import Contents, ends_as_text, periods_as_text
-from opendp_timeseries.reconstruction.digits import digits_for, grouped
+from opendp_timeseries.reconstruction.digits import digits_for, grouped, is_uncertain
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.plot import APART, MOST_SERIES
 from opendp_timeseries.reconstruction.spreadsheet import table_of
-from opendp_timeseries.reconstruction.svg import drawing, ends_of, figure
+from opendp_timeseries.reconstruction.svg import drawing, ends_of, figure, is_faint
 from opendp_timeseries.release.release import software
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
@@ -24,6 +26,8 @@ _MOST: Final = 10**6
 _PLAIN: Final = 2**17
 _NUMBERS: Final = 10**6
 _TOTALS: Final = 5000
+#: What is said of numbers that are too uncertain to read.
+_GREY: Final = "Grey are numbers whose ± is larger than they are"
 #: So many figures of a panel are open.
 _OPEN: Final = 12
 
@@ -42,9 +46,10 @@ def page_of(made: Contents) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><style>{style}</style></head>'
     )
     body = [
-        f'<h1>{_text(made.title)}</h1><p class="about">{_text(about)}</p>',
+        f'<h1>{_text(made.title)}</h1><p>{_text(" ".join(made.first))}</p><p class="about">{_text(about)}</p>',
         _figures(made),
         _totals(made),
+        _people(made),
         _section("What is protected", made.protected),
         _section("How far the numbers are from the truth", made.near),
         _section("How to cite", [made.cite]),
@@ -94,7 +99,8 @@ def _figures(made: Contents) -> str:
     if any(one.ahead for one in made.series.values()):
         key += '<span><i class="dashed"></i>forecast</span> '
     notes = [
-        "Rest the pointer on a figure to read its numbers.",
+        "Rest the pointer on a figure, or tap it, to read its numbers.",
+        f"{_GREY}, and figures where that is usual." if any(map(is_faint, shown.values())) else "",
         "Figures below the first of a panel open by their names." if len(shown) > _OPEN else "",
         "Axes differ, as some series are more than ten times as high as others." if scaled else "",
         f"The first {len(shown)} of {len(made.series)} series are drawn." if len(shown) < len(made.series) else "",
@@ -120,6 +126,7 @@ def _totals(made: Contents) -> str:
     most = " Where ± is large it may be less: only the most that it can be is known." if first.is_bound else ""
     less = f" The first {len(names)} of {len(made.totals)} series are here." if len(names) < len(made.totals) else ""
     less += " A forecast is of steps that are still to come, or some of which are." if any(first.is_forecast) else ""
+    less += f" {_GREY}." if any("<td class" in cell for row in cells for cell in row) else ""
     table = "".join(f"<th scope=col>{_text(word)}</th>" for word in ("", *across))
     lines = "".join(
         f"<tr><th scope=row>{_text(word)}</th>{''.join(row)}</tr>" for word, row in zip(down, rows, strict=True)
@@ -135,10 +142,27 @@ def _totals(made: Contents) -> str:
 def _cells(totals: Any, level: float) -> list[str]:
     low, high = known_interval(totals, level)
     places = digits_for(high - low)
-    return [
-        f"<td>{grouped(value, places)}{'' if half != half else f' <small>± {grouped(half, places)}</small>'}</td>"
-        for value, half in zip(totals.values, (high - low) / 2, strict=True)
-    ]
+    return [_td(*row, places) for row in zip(totals.values, (high - low) / 2, strict=True)]
+
+
+def _td(value: float, half: float, places: int) -> str:
+    grey = " class=faint" if is_uncertain(value, half) else ""
+    within = "" if half != half else f" <small>± {grouped(half, places)}</small>"
+    return f"<td{grey}>{grouped(value, places)}{within}</td>"
+
+
+def _people(made: Contents) -> str:
+    if not made.people:
+        return ""
+    places = digits_for(np.array([high - low for _, low, high in made.people.values()]))
+    lines = "".join(
+        f"<tr><th scope=row>{_text(name)}</th>{_td(value, (high - low) / 2, places)}</tr>"
+        for name, (value, low, high) in made.people.items()
+    )
+    notes = f"Each stands with half the width of its {made.level:.0%} interval. {' '.join(made.of_people)}"
+    head = "<tr><th scope=col></th><th scope=col>individuals</th></tr>"
+    table = f'<div class="wide"><table>{head}{lines}</table></div>'
+    return f'<h2>How many individuals there are</h2>{table}<p class="note">{_text(notes)}</p>'
 
 
 def _downloads(made: Contents, room: int) -> str:
@@ -147,11 +171,11 @@ def _downloads(made: Contents, room: int) -> str:
     if made.records is None:
         record = "<p>No guarantee of all of it is recorded, so there is no record to verify.</p>"
     else:
-        link = _link("release", "json", made.records, "The record of what was released (JSON)", room)
-        verify = "python -m opendp_timeseries verify release.json"
-        record = f"<p>{link}</p><p>Anybody can verify it: <code>{verify}</code></p>"
+        link = _link(made.name, "json", made.records, "The record of what was released (JSON)", room)
+        verify = f"python -m opendp_timeseries verify {made.name}.json"
+        record = f"<p>{link}</p><p>Anybody can verify it: <code>{_text(verify)}</code></p>"
     long = made.grid.size * (1 + 3 * len(made.series)) > _NUMBERS  # which takes long to write, and is in vain
-    table = _missing(what) if long else _link("series", "csv", table_of(made), what, room - len(record))
+    table = _missing(what) if long else _link(made.name, "csv", table_of(made), what, room - len(record))
     return f"<p>{table}</p>{record}"
 
 
@@ -161,7 +185,7 @@ def _link(name: str, ending: str, text: str, words: str, room: int) -> str:
     kind = {"csv": "text/csv", "json": "application/json"}[ending]
     if len(content) > _PLAIN:
         content, kind, words = _packed(file, content), "application/zip", f"{words[:-1]}, packed)"
-        file = f"{name}.zip"
+        file = f"{name}-{ending}.zip"
     data = base64.b64encode(content).decode()
     link = f'<a download="{file}" href="data:{kind};base64,{data}">{words}</a>'
     return link if len(link) < room else _missing(words)

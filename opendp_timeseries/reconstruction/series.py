@@ -321,8 +321,10 @@ class Series(errors.Estimates):
             none; ``earlier``, the series as it was last published, of fewer releases, to say which totals are revised;
             ``beside``, series on the same grid to show first, such as the reconciled total of a panel;
             ``confidence_level``, see :meth:`interval`; ``grid``, see :meth:`to_frame`; ``guarantee``, see
-            :func:`opendp_timeseries.plot`; ``notes``, further sentences on what is protected; and ``cite``, how to cite
-            the page, by default its title, the guarantee, the software and the method.
+            :func:`opendp_timeseries.plot`; ``notes``, further sentences on what is protected; ``people``, series of
+            releases of numbers of individuals; ``decimal``, the decimal mark of the table in CSV, with ``","`` of which
+            semicolons separate fields; and ``cite``, how to cite the page, by default its title, the guarantee, the
+            software and the method.
         :raises OSError: if the file cannot be written.
         """
         made = page.page_of(contents_of(self, **options))
@@ -344,7 +346,7 @@ class Series(errors.Estimates):
         """Return a table that spreadsheets open as it is, and write it where a path is given.
 
         Each series has a column, and two for its interval, beside local times without their zone. ``beside``,
-        ``confidence_level`` and ``grid`` are options, as of :meth:`to_html`.
+        ``confidence_level``, ``grid`` and ``decimal`` are options, as of :meth:`to_html`.
         """
         table = spreadsheet.table_of(contents_of(self, totals="", **options))
         write_file(path, table.encode())

@@ -88,6 +88,8 @@ def workbook_of(made: Contents) -> bytes:
     if made.totals:
         first = next(iter(made.totals.values()))
         _sheet(book.create_sheet(), "Totals", first.grid, made.totals, made.level)
+    if made.people:
+        _individuals(book.create_sheet("Individuals"), made)
     notes = book.create_sheet("Notes")
     for row, text in enumerate([made.title, *_notes(made)], 1):
         _write(notes.cell(row, 1), text)
@@ -97,16 +99,34 @@ def workbook_of(made: Contents) -> bytes:
     return file.getvalue()
 
 
+def _individuals(sheet: Any, made: Contents) -> None:
+    places = digits_for(np.array([high - low for _, low, high in made.people.values()]))
+    rows = [("", "individuals", "from", "to"), *((name, *numbers) for name, numbers in made.people.items())]
+    for row, cells in enumerate(rows, 1):
+        for column, cell in enumerate(cells, 1):
+            if isinstance(cell, str):
+                _write(sheet.cell(row, column), cell)
+            else:
+                _number(sheet.cell(row, column, cell), places)
+    sheet.freeze_panes = "B2"
+
+
+def _number(cell: Any, places: int) -> None:
+    cell.number_format = "#,##0" + ("." + "0" * places if places else "")
+
+
 def _notes(made: Contents) -> list[str]:
     times = f" Times are local times of {made.grid.zone or 'UTC'}, at which each step begins."
     partial = any(not np.all(one.complete) for one in made.totals.values())
     most = any(one.is_bound for one in made.totals.values())
     ahead = any(one.ahead for one in made.series.values())
     return [
+        *made.first,
         f"Unit: {made.unit}. Intervals: {made.level:.0%}.{'' if made.grid.is_integer else times}",
         *(["The first or the last of the totals is of a period that the series covers in part."] if partial else []),
         *(["Rows marked as forecast are of steps still to come, or some of which are."] if ahead else []),
         *(["Intervals of totals are the widest that they can be, as more is not known."] if most else []),
+        *made.of_people,
         *made.protected,
         *made.near,
         f"How to cite: {made.cite}",
@@ -125,14 +145,16 @@ def _sheet(sheet: Any, title: str, grid: TimeGrid, series: dict[str, Any], level
     elif starts[0] >= _FIRST:  # what stands twice on the clock stays a text, with its offset
         moments = starts.astype("M8[us]").tolist()
         times = [text if "+" in text or "-" in text[10:] else at for text, at in zip(times, moments, strict=True)]
-    number = "#,##0" + ("." + "0" * places if places else "")
     for row, cells in enumerate(zip(times, *columns, strict=True), 2):
         for column, cell in enumerate(cells, 1):
             if isinstance(cell, str) and column > 1:
                 _write(sheet.cell(row, column), cell)
             elif cell == cell:
                 there = sheet.cell(row, column, cell)
-                there.number_format = number if column > 1 else form
+                if column == 1:
+                    there.number_format = form
+                else:
+                    _number(there, places)
     sheet.freeze_panes = "B2"
     sheet.column_dimensions["A"].width = 18
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction.contents import ends_as_text, instants_as_text
-from opendp_timeseries.reconstruction.digits import THIN, digits_for, grouped, rounded
+from opendp_timeseries.reconstruction.digits import THIN, digits_for, grouped, is_uncertain, rounded
 from opendp_timeseries.reconstruction.frames import AnySeries, known_interval
 from opendp_timeseries.reconstruction.totals import totals
 
@@ -79,6 +79,12 @@ def ends_of(drawn: Drawing) -> tuple[float, float]:
     return min(0.0, float(drawn.least.min()), lowest), max(float(drawn.most.max()), highest)
 
 
+def is_faint(drawn: Drawing) -> bool:
+    """Whether what is drawn is usually too uncertain to read."""
+    half = (drawn.high - drawn.low)[np.isfinite(drawn.high)] / 2
+    return bool(len(half) and is_uncertain(drawn.values.mean(), np.median(half)))
+
+
 def figure(name: str, drawn: Drawing, unit: str, level: float, ends: tuple[float, float], *, captioned: bool) -> str:
     """Return the figure of a series, whose axis has these ends, or reaches a little farther."""
     low, high, ticks = _axis(*ends)
@@ -102,10 +108,11 @@ def figure(name: str, drawn: Drawing, unit: str, level: float, ends: tuple[float
     marks = "".join(f"M{(x[k] + x[k + 1]) / 2:g} 0V{_HEIGHT}" for k in drawn.events)
     within = f'<path class="range" d="{boxes(drawn.least, drawn.most)}"/>' if drawn.longer else ""
     hover = "".join(
-        f'<path d="M{a:g} 0H{b:g}V{_HEIGHT}H{a:g}z"><title>{html.escape(text)}</title></path>'
-        for a, b, text in zip(x[:-1], x[1:], _said(drawn, unit, level), strict=True)
+        f'<i tabindex=-1{wide} data-is="{html.escape(text)}"></i>'
+        for wide, text in zip(_widths(drawn.grid), _said(drawn, unit, level), strict=True)
     )
-    caption = f"<figcaption>{html.escape(name)}</figcaption>" if captioned else ""
+    grey, faint = ("", "") if not is_faint(drawn) else (" (grey: too uncertain to read)", " class=faint")
+    caption = f"<figcaption>{html.escape(name)}{grey}</figcaption>" if captioned or grey else ""
     label = html.escape(f"{name}: {_in_short(drawn, unit)}")
     sides = "".join(
         f'<span style="top:{100 * (high - tick) / (high - low):.2f}%">{_tick(tick)}</span>' for tick in ticks
@@ -115,10 +122,10 @@ def figure(name: str, drawn: Drawing, unit: str, level: float, ends: tuple[float
         kind = " class=odd" if k % 2 else " class=last" if at > 0.95 else ""
         dates += f'<span{kind} style="left:{100 * at:.2f}%">{text}</span>'
     return (
-        f'<figure>{caption}<div class="plot"><div class="y">{sides}</div>'
+        f'<figure{faint}>{caption}<div class="plot"><div class="y">{sides}</div>'
         f'<svg role="img" aria-label="{label}" viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none">'
         f'<path class="lines" d="{grid_lines}"/>{within}<path class="band" d="{boxes(drawn.low, drawn.high)}"/>'
-        f'<path class="event" d="{marks}"/>{lines}<g class="hover">{hover}</g></svg>'
+        f'<path class="event" d="{marks}"/>{lines}</svg><div class="hover" aria-hidden="true">{hover}</div>'
         f'<div class="x">{dates}</div></div></figure>'
     )
 
@@ -128,6 +135,12 @@ def _along(grid: TimeGrid) -> Array:
     edges = grid.edges()
     along: Array = (edges - edges[0]) / (edges[-1] - edges[0])
     return along
+
+
+def _widths(grid: TimeGrid) -> list[str]:
+    """Return attributes by which steps are as wide as they are long; none for the usual length."""
+    lengths = np.diff(_along(grid)) * grid.size
+    return [f' style="flex:{length:.3g}"' if abs(length - 1) > 1e-3 else "" for length in lengths.tolist()]
 
 
 def _axis(low: float, high: float) -> tuple[float, float, list[float]]:

@@ -44,6 +44,7 @@ class Reader(html.parser.HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.attributes += attrs
+        self.words += [value for name, value in attrs if name == "data-is"]
         if tag not in ("meta", "path"):
             self.open.append(tag)
 
@@ -136,12 +137,12 @@ def test_totals_are_those_of_resample():
 def test_records_and_tables_are_within_the_page():
     release = behind_a_count()
     page = ts.interpolate(release).to_html()
-    kinds = dict(re.findall(r'<a download="([\w.]+)" href="data:[\w/]+;base64,([\w+/=]+)"', page))
-    assert ts.Release.from_json(base64.b64decode(kinds["release.json"]).decode()) == release
-    assert base64.b64decode(kinds["series.csv"]).decode() == ts.interpolate(release).to_csv()
+    kinds = dict(re.findall(r'<a download="[\w-]+([.]\w+)" href="data:[\w/]+;base64,([\w+/=]+)"', page))
+    assert ts.Release.from_json(base64.b64decode(kinds[".json"]).decode()) == release
+    assert base64.b64decode(kinds[".csv"]).decode() == ts.interpolate(release).to_csv()
     assert release.guarantee() in page
     without = smoothed().to_html()
-    assert "release.json" not in without
+    assert ".json" not in without
     assert "no guarantee is stated: it is not known how this signal was made" in without
 
 
@@ -192,8 +193,8 @@ def test_a_panel_stands_below_its_total():
     words = " ".join(read.words)
     assert words.index("city") < words.index("What is protected")
     assert "linear interpolation, reconciled with totals" in words
-    kinds = dict(re.findall(r'<a download="([\w.]+)" href="data:[\w/]+;base64,([\w+/=]+)"', page))
-    releases = ts.read_releases(base64.b64decode(kinds["release.json"]).decode())
+    kinds = dict(re.findall(r'<a download="[\w-]+([.]\w+)" href="data:[\w/]+;base64,([\w+/=]+)"', page))
+    releases = ts.read_releases(base64.b64decode(kinds[".json"]).decode())
     assert {each.invocation for each in releases} == {sites.release.invocation}
     assert len(releases) == 2
 
@@ -274,7 +275,7 @@ def test_long_tables_are_packed_and_those_without_room_left_out(size):
     series = ts.Series(values, release=release, standard_error=3.0)
     page = series.to_html(totals=size // 10)
     assert len(page) < 10**6
-    packed = re.findall(r'download="series.zip" href="data:application/zip;base64,([\w+/=]+)"', page)
+    packed = re.findall(r'download="series-csv.zip" href="data:application/zip;base64,([\w+/=]+)"', page)
     if size == 12_000:
         with zipfile.ZipFile(io.BytesIO(base64.b64decode(packed[0]))) as archive:
             assert archive.read("series.csv").decode() == series.to_csv()
@@ -468,7 +469,7 @@ def test_the_hour_that_the_clock_repeats_has_its_offset_everywhere(tmp_path):
     page = series.to_html(grid=HOURS)
     for at in twice:
         assert f"{at}," in series.to_csv(grid=HOURS)
-        assert f"<title>{at}: " in page
+        assert f'data-is="{at}: ' in page
     openpyxl = pytest.importorskip("openpyxl")
     series.to_excel(tmp_path / "x.xlsx", grid=HOURS)
     column = [cell.value for cell in openpyxl.load_workbook(tmp_path / "x.xlsx")["Series"]["A"]]
@@ -492,3 +493,47 @@ def test_thousands_have_no_comma_on_a_page():
     assert f"12{THIN}345" in page
     words = re.sub('base64,[^"]*', "", page)
     assert not re.search(r"\d,\d{3}", words[words.index("<body>") :])
+
+
+def test_a_page_begins_with_what_everybody_can_read(tmp_path):
+    release = behind_a_count(participation_cap=2 * DAYS.size)
+    series = ts.smooth(release, seasons=24)
+    space = ts.event_log_domain(identifier="id", time="when"), dp.symmetric_distance()
+    log = {"id": np.arange(90), "when": np.full(90, "2024-03-30T01", "M8[h]")}
+    noise = ts.then_subsampled_gaussian(8.0, sampling_probability=1.0, delta=1e-6)
+    people = ts.interpolate((space >> ts.then_individual_count(grid=DAYS) >> noise)(log))
+    page = series.to_html(title="Trips in Köln!", unit="people per hour", people=[people])
+    words = " ".join(Reader(page).words)
+    first = (
+        "Random noise was added to these numbers. It limits what anybody can learn from them about any one individual,"
+        " as is said in full below. So no number is exact, but stands with an interval: with a probability of 90%, if"
+        " the model is right, it holds the count of everybody."
+    )
+    assert words.index(first) < words.index("72 steps from")
+    assert words.index("How many individuals there are") < words.index("What is protected")
+    assert f"in all</th><td>{people.values[0]:.0f} <small>± 13</small></td>" in page
+    assert "In all: counted of each individual: once." in words
+    assert set(re.findall('download="([^"]+)"', page)) == {
+        f"trips-in-köln-2024-03-to-2024-04.{it}" for it in ("csv", "json")
+    }
+    assert "verify trips-in-köln-2024-03-to-2024-04.json" in page
+    (record,) = re.findall(r"data:application/json;base64,([\w+/=]+)", page)
+    assert len(ts.read_releases(base64.b64decode(record).decode())) == 2
+    openpyxl = pytest.importorskip("openpyxl")
+    series.to_excel(tmp_path / "x.xlsx", people=[people])
+    row = [cell.value for cell in openpyxl.load_workbook(tmp_path / "x.xlsx")["Individuals"][2]]
+    assert row == ["in all", *map(pytest.approx, (people.values[0], *(end[0] for end in people.interval())))]
+    alone = " ".join(Reader(smoothed().to_html()).words)
+    assert "Random noise was added to these numbers. So no number is exact" in alone
+
+
+def test_what_is_too_uncertain_is_grey_and_said_to_be_so():
+    keys, size = ["large", "small"], 6
+    release = panel(keys, steps=range(12), values=np.zeros(12), size=12, probability=1.0)
+    values = np.repeat([50.0, 2.0], size)
+    page = ts.Series(values, release=release, standard_error=3.0).to_html(grid=HOURS, totals="6h")
+    assert re.findall(r"<td( class=faint)?>(\d+) ", page) == [("", "300"), (" class=faint", "12")]
+    assert re.findall("<figcaption>(.*?)</figcaption>", page) == ["large", "small (grey: too uncertain to read)"]
+    assert page.count("<figure class=faint>") == 1
+    assert page.count("Grey are numbers whose ± is larger than they are") == 2
+    assert "Grey" not in ts.Series(values + 50, release=release, standard_error=3.0).to_html(grid=HOURS, totals="6h")

@@ -334,7 +334,7 @@ def test_figures_draw_forecasts_dashed(forecast):
 def test_pages_and_tables_mark_forecasts(forecast, tmp_path):
     page = forecast.to_html(totals="1w")
     assert page.count('class="ahead"') == 1
-    assert "; a forecast</title>" in page
+    assert '; a forecast"></i>' in page
     assert "2024-03-18 (forecast)" in page
     assert "The last 168 steps are forecasts" in page
     rows = forecast.to_csv().splitlines()
