@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 # Before NumPy is loaded, here or in the workers: each of them has one processor, and BLAS's threads would fight for it.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -18,6 +19,9 @@ for profile, examples in (("short", 12), ("long", 300)):
         profile, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
 settings.load_profile("short")
+
+# OpenDP imports scikit-learn where it is installed, which takes a second in each worker and serves nothing here.
+sys.modules.setdefault("sklearn", None)
 
 
 def pytest_collection():
@@ -44,7 +48,7 @@ THINNED = {
     "test_a_context_a_chain_and_a_document_agree": 15,
     "test_never_below_the_exact_map": 3,
     "test_one_time_changes_no_other": 9,
-    "test_extreme_parameters_give_numbers": 6,
+    "test_extreme_parameters_give_numbers": 9,
     "test_no_individual_moves_a_signal_further": 6,
     "test_every_end_after_the_spending_says_how_to_get_the_files": 5,
     "test_what_is_kept_is_what_is_kept_in_memory": 3,
@@ -55,7 +59,7 @@ THINNED = {
     "test_slope_and_inflection": 2,
     "test_unequal_majorants_are_rearranged": 3,
     "test_a_full_or_broken_disk_leaves_earlier_files": 3,
-    "test_least_scale_is_what_opendps_own_search_finds": 2,
+    "test_least_scale_is_what_opendps_own_search_finds": 3,
     "test_scales_of_the_papers_series_are_those_of_poisson_samples": 2,
     "test_equals_rational_arithmetic": 3,
     "test_every_engine_counts_everybody_once": 4,

@@ -6,6 +6,7 @@ The floors are the table of ``docs/architecture.md``, from the ground up.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -38,6 +39,7 @@ def floors() -> list[Floor]:
     ]
 
 
+@functools.cache
 def package_sources() -> dict[str, str]:
     """Source by module, named as on the page: ``grid``, ``counting.engines``; a package itself is ``….__init__``."""
     folder = ROOT / PACKAGE
@@ -51,11 +53,18 @@ def full_name(module: str) -> str:
     return f"{PACKAGE}.{module}".removesuffix(".__init__")
 
 
+@functools.cache
+def nodes(source: str) -> list[ast.AST]:
+    """Import statements and calls of a module."""
+    kinds = ast.Import, ast.ImportFrom, ast.Call
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+
+
 def imports(module: str, source: str, modules: frozenset[str]) -> Iterator[Import]:
     """Full names of everything that a module imports anywhere, of submodules where ``from`` names one."""
     package = full_name(module) if module.endswith("__init__") else full_name(module).rpartition(".")[0]
     known = {full_name(name) for name in modules}
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         match node:
             case ast.Import():
                 yield from (Import(alias.name, node.lineno) for alias in node.names)

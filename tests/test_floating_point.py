@@ -24,9 +24,9 @@ DYADIC = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=SIZE), ts.inf
 ARBITRARY = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=SIZE), dp.l2_distance(T="f64")
 
 
-def released(space, signal, scale=1.0):
+def released(space, signal, scale=1.0, size=SIZE):
     measurement = ts.make_subsampled_gaussian(*space, scale, sampling_probability=1.0, failure_probability=1e-9)
-    return measurement(np.full(SIZE, signal)).values
+    return measurement(np.full(size, signal)).values
 
 
 def last_bits(values, exponent, bits=4):
@@ -81,11 +81,12 @@ def test_noise_in_floating_point_is_caught(signal):
 @pytest.mark.parametrize("bits", [0, 10, 26, 40])
 @pytest.mark.parametrize("scale", [1e-5, 7.0, *(pytest.param(s, marks=pytest.mark.long) for s in (0.3, 1e6))])
 def test_the_step_depends_on_nothing_but_scale_and_resolution(bits, scale):
-    space = (INTEGERS if bits == 0 else DYADIC)[0], ts.influence_distance(bits)
+    atoms = dp.atom_domain(T="i64") if bits == 0 else dp.atom_domain(T="f64", nan=False)
+    space = dp.vector_domain(atoms, size=50), ts.influence_distance(bits)
     step = Fraction(2) ** noise_exponent(scale, bits)
     for signal in (0, 1, 2**30):
-        values = released(space, signal if bits == 0 else float(signal), scale)
-        assert all((Fraction(value) / step).denominator == 1 for value in values[:50].tolist())
+        values = released(space, signal if bits == 0 else float(signal), scale, size=50)
+        assert all((Fraction(value) / step).denominator == 1 for value in values.tolist())
 
 
 # ------------------------------------------------------------------------------------------------- exact sums

@@ -192,7 +192,7 @@ def in_silence(run, capfd, caplog):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_rows_raise_or_warn_or_log(seed, capfd, caplog):
-    in_silence(lambda: release_fuzzed(100, seed), capfd, caplog)  # warnings are errors
+    in_silence(lambda: release_fuzzed(60, seed), capfd, caplog)  # warnings are errors
 
 
 @pytest.mark.long
@@ -496,6 +496,7 @@ def test_objects_outlive_the_scope_that_built_them():
 
 SCRIPT = """
 import json, os, sys
+sys.modules["sklearn"] = None  # which OpenDP would import, for a second
 import numpy as np, opendp.prelude as dp
 import opendp_timeseries as ts
 dp.enable_features("contrib", "honest-but-curious")
@@ -503,7 +504,7 @@ space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance
 chain = (space >> ts.then_participation_count(ts.TimeGrid(size=12), participation_cap=3, excess="drop")
          >> ts.then_subsampled_gaussian(1.0, sampling_probability=0.5, failure_probability=1e-6))
 log = {"id": np.arange(300) % 50, "time": np.arange(300) * 7 % 12}
-chain(log)
+chain(log).to_dict()  # which loads all that is needed, once
 children = []
 for _ in range(int(sys.argv[1])):
     out, into = os.pipe()

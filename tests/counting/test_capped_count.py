@@ -38,8 +38,8 @@ def count(rows, size, *, participation_cap, step_cap=1, key=KEY, dtype=np.int64)
 
 # Each interval misses with probability below 1e-9 when the choice is uniform.
 def test_steps_are_kept_uniformly_whatever_the_events():
-    rows = [(7, 0)] * 1000 + [(7, step) for step in range(1, 10)]
-    draws, kept = 4_000, np.zeros(10, dtype=int)
+    rows = [(7, 0)] * 200 + [(7, step) for step in range(1, 10)]
+    draws, kept = 2_000, np.zeros(10, dtype=int)
     who, steps = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
     random = np.random.default_rng(20130101)
     for _ in range(draws):
@@ -51,7 +51,7 @@ def test_steps_are_kept_uniformly_whatever_the_events():
     low, high = beta.ppf(alpha, kept, draws - kept + 1), beta.ppf(1 - alpha, kept + 1, draws - kept)
     assert (low < 0.1).all()
     assert (high > 0.1).all()
-    assert (np.abs(kept / draws - 0.1) < 0.03).all()
+    assert (np.abs(kept / draws - 0.1) < 0.045).all()
 
 
 def test_steps_are_kept_uniformly_over_people_and_pairs():

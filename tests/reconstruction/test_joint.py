@@ -181,7 +181,9 @@ def test_errors_of_sums_are_those_of_the_joint_fit():
 # Local events
 
 
-@pytest.mark.parametrize("groups", [city, lambda keys: None], ids=["city", "by the sum"])
+@pytest.mark.parametrize(
+    "groups", [city, pytest.param(lambda keys: None, marks=pytest.mark.long)], ids=["city", "by the sum"]
+)
 def test_an_event_at_a_small_station_is_kept_and_covered(groups):
     shares, covered = [], []
     for seed in range(2):

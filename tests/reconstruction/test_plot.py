@@ -544,7 +544,7 @@ def test_totals_are_as_wide_as_their_steps(axes, agg):
         interpolate(PANEL).resample(2).plot()
 
 
-@pytest.mark.parametrize("covers", ["counts", "noise"])
+@pytest.mark.parametrize("covers", ["counts", pytest.param("noise", marks=pytest.mark.long)])
 def test_of_a_long_series_a_drawing_holds_what_its_pixels_show(covers):
     size, rng = 18_000, np.random.default_rng(0)
     values = rng.normal(50, 20, size)

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import functools
 import json
 import math
 import pickle
@@ -316,8 +317,13 @@ def test_the_keys_are_those_of_the_count():
 # --- What is stated too low is found out ---
 
 
-def doc(**more):
-    return json.loads(released(**more).to_json())
+@functools.cache
+def text():
+    return released().to_json()
+
+
+def doc():
+    return json.loads(text())
 
 
 def at(*path):
