@@ -6,6 +6,8 @@ import sys
 
 # Before NumPy is loaded, here or in the workers: each of them has one processor, and BLAS's threads would fight for it.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Messages of argparse are compared, which Python 3.14 colours where services for tests ask for it.
+os.environ["PYTHON_COLORS"] = "0"
 
 import pytest
 from hypothesis import HealthCheck, settings

@@ -424,7 +424,7 @@ def work():
         if accounting == "Renyi":
             loss(2.0)
         if leaked is not None:
-            leaked.append([bytes(1000)])
+            leaked.append([bytes(10_000)])
     for _ in range(75):
         mechanism(log)
 
@@ -459,9 +459,9 @@ def test_memory_stays_flat(accounting):
 
 @pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the resident size from /proc")
-def test_a_kilobyte_lost_in_each_map_is_noticed():
+def test_ten_kilobytes_lost_in_each_map_are_noticed():
     size, objects = least_growth("zCDP", "leak")
-    assert size > 300_000
+    assert size > 1_500_000  # of 6 million, as pages of 2 MiB may be given at once
     assert objects > 60
 
 

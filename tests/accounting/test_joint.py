@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 import tracemalloc
 
 import mpmath as mp
@@ -21,6 +20,7 @@ from opendp_timeseries.accounting.joint import FilteredLoss, JointLaw, joint_los
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import gaussian_kernel
+from tests.limits import within
 from tests.oracles import accounting as oracle
 from tests.oracles import joint as joint_oracle
 
@@ -351,9 +351,8 @@ def test_the_least_factor_is_the_least_and_is_enough(adaptive):
 def test_a_programme_of_52_releases_with_filters_is_quick():
     rng = np.random.default_rng(0)
     releases = [filtered(30, 0.2, float(scale)) for scale in 10 * rng.uniform(0.7, 1.5, 52)]
-    before = time.process_time()
-    factor = least_factor(releases, 1.0, 1e-6, adaptive=False)
-    assert time.process_time() - before < 5
+    with within(5):
+        factor = least_factor(releases, 1.0, 1e-6, adaptive=False)
     loss = joint_loss([PrivacyLoss(one.law, one.scale * factor) for one in releases], adaptive=False)
     assert isinstance(loss.law, JointLaw)
     assert loss.epsilon(1e-6) <= 1.0

@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import threading
-import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from opendp_timeseries.accounting.gaussian import gaussian_delta, inflection
 from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
 from opendp_timeseries.accounting.rounding import up_sqrt
 from opendp_timeseries.accounting.subsampled import extremal_law
+from tests.limits import within
 from tests.oracles import accounting as oracle
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden.json"
@@ -350,9 +350,8 @@ def test_ends_of_the_curve():
     assert law.at(2.0).epsilon(0.2) == 0
     assert law.at(2.0).delta(0.0) == pytest.approx(0.154208256192747, rel=1e-10)
     for delta, scale in itertools.product([0.0, 5e-324, 1e-300, 1e-40, 1e-6, 0.3, 1.0], [1e-9, 1e-3, 2.0, 1e9]):
-        start = time.process_time()
-        epsilon = law.at(scale).epsilon(delta)
-        assert time.process_time() - start < 1
+        with within(1):
+            epsilon = law.at(scale).epsilon(delta)
         assert epsilon >= 0
         assert epsilon == math.inf or law.at(scale).delta(epsilon) <= delta
 

@@ -37,7 +37,7 @@ def terminal_of(monkeypatch, terminal=Terminal):
 def test_it_says_what_is_done_and_how_far(monkeypatch):
     terminal = terminal_of(monkeypatch)
     with stage("Reading log.csv", quiet=None):
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while not terminal.getvalue() and time.monotonic() < until:
             time.sleep(0.001)
         tell(1, 3)

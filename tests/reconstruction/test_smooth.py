@@ -31,6 +31,7 @@ from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.seasons import Season
 from opendp_timeseries.reconstruction.smooth import _observations
 from opendp_timeseries.reconstruction.structural import fit
+from tests.limits import PEAK, pace
 from tests.oracles import smoothing as oracle
 from tests.reconstruction.simulated import (
     bikes,
@@ -768,10 +769,11 @@ def test_progress_to_a_terminal_that_is_gone_ends_nothing(monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of memory from /proc")
 @pytest.mark.parametrize(("size", "probability", "seconds"), [(10_000, 1.0, 1), (100_000, 1.0, 3), (100_000, 0.1, 3)])
 def test_long_releases_take_little_time_and_memory(size, probability, seconds):
     code = f"""
-import resource, time
+import time
 import numpy as np
 from opendp_timeseries import Release, smooth
 from opendp_timeseries.accounting.sampling import Sampling
@@ -784,9 +786,9 @@ design = Design(signal=UnknownSignal({size}), scale=79, sampling=Sampling(probab
 release = Release(steps=kept, values=values, design=design)
 start = time.process_time()
 assert smooth(release, seasons=288).converged
-print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+print(time.process_time() - start)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code + PEAK], capture_output=True, text=True, check=True)
     taken, memory = map(float, done.stdout.split())
-    assert taken < 4 * seconds  # of processors that others use too
-    assert memory < 1  # GiB
+    assert taken < 4 * seconds * max(1, pace())  # of processors that others use too
+    assert memory < 2**30

@@ -4,7 +4,6 @@
 """
 
 import json
-import time
 from functools import reduce
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import referencing
 import opendp_timeseries as ts
 from opendp_timeseries.ledger.book import Chain, read_chain
 from opendp_timeseries.release.documents import read_document
+from tests.limits import within
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "tests" / "data" / "formats").iterdir())
@@ -141,10 +141,8 @@ FILTER = {"filter": {"name": "taps", "size": STEPS, "resolution_bits": 4, "taps"
 def test_a_small_document_cannot_ask_for_much_time(document, message):
     text = json.dumps(document())
     assert len(text) < 10_000
-    began = time.process_time()
-    with pytest.raises(ValueError, match=message):
+    with within(1), pytest.raises(ValueError, match=message):
         read_document(text)
-    assert time.process_time() - began < 1.0
 
 
 def test_releases_and_programmes_are_bounded_all_together():
