@@ -17,7 +17,7 @@ from opendp_timeseries.commandline.inputs import (
     grid_of,
     keys_and_groups,
 )
-from opendp_timeseries.commandline.programme import take_part
+from opendp_timeseries.commandline.programme import plan_in, take_part
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.verify import read_programme, read_record
 from opendp_timeseries.commandline.waiting import held_back, stage
@@ -39,7 +39,8 @@ def check(options: argparse.Namespace) -> str:
         raise OSError("standard error is closed, and what check says is private; open it")
     named = ""
     if options.every:
-        part = take_part(options, ts.Ledger(options.ledger) if options.ledger.exists() else None)
+        plan = plan_in(ts.Ledger(options.ledger), options) if options.ledger.exists() else None
+        part = take_part(options, plan)
         named = f"Part {part.number} of {part.of}, {part.name}, in {options.file}\n"
     grid = grid_of(options)
     _check_public(options, grid)

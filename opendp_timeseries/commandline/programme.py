@@ -2,6 +2,7 @@
 
 import argparse
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -14,11 +15,14 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._tables import text_table
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up
+from opendp_timeseries.accounting.sampling import Sampling
+from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, chosen, grid_of
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import stage
 from opendp_timeseries.commandline.words import wrapped
 from opendp_timeseries.design.design import Design
+from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
 
@@ -39,25 +43,12 @@ class Part(NamedTuple):
     start: str
     end: str
 
-    def designs(self, programme: ts.Programme) -> tuple[Design, ...]:
-        """Return what it consists of."""
-        size, rest = divmod(len(programme), self.of)
-        if rest:
-            raise ValueError(f"every: the ledger is for a programme of other parts than these {self.of}; {_CHANGED}")
-        return programme.designs[(self.number - 1) * size : self.number * size]
-
     def cut(self, options: argparse.Namespace) -> argparse.Namespace:
         """Return the options of this part: its steps, its log, and the place of its files."""
         grid = {"start": self.start, "end": self.end, "size": None}
         file = options.file and Path(str(options.file).replace("{part}", self.name))
         output = options.output.parent / (options.output.name and f"{options.output.name}-{self.name}")
         return argparse.Namespace(**vars(options) | grid | {"file": file, "output": output})
-
-    def state(self, ledger: ts.Ledger) -> str:
-        """Return how far it is."""
-        entries = {entry.designs: entry for entry in ledger.entries}
-        entry = entries.get(self.designs(_programme_of(ledger)))
-        return "planned" if entry is None else "released" if entry.released else "unfinished"
 
 
 def _programme_of(ledger: ts.Ledger) -> ts.Programme:
@@ -75,7 +66,78 @@ def parts_of(options: argparse.Namespace) -> list[Part]:
     return [Part(number, len(ends), start[:named], start, end) for number, (start, end) in enumerate(ends, 1)]
 
 
-def take_part(options: argparse.Namespace, ledger: ts.Ledger | None) -> Part:
+class Plan(NamedTuple):
+    """What a programme holds of one publication: so many designs of each part, from a first one on."""
+
+    programme: ts.Programme
+    first: int
+    size: int
+    ledger: ts.Ledger | None = None
+
+    @classmethod
+    def of(cls, options: argparse.Namespace, programme: ts.Programme, ledger: ts.Ledger | None = None) -> "Plan":
+        """Find the parts of a publication in a programme.
+
+        :raises ValueError: if it was planned with another budget, or does not hold such parts.
+        """
+        if (options.epsilon, options.delta) != (programme.epsilon, programme.delta):
+            budget = f"(ε = {programme.epsilon:g}, δ = {programme.delta:g})"
+            problem = f"epsilon ({options.epsilon:g}) and delta ({options.delta:g}) must be those of its programme"
+            raise ValueError(f"{problem}, {budget}, which hold for all publications in it together; {_CHANGED}")
+        parts, planned = parts_of(options), [(design.signal, design.sampling) for design in programme.designs]
+        cuts = [part.cut(options) for part in (parts[0], parts[-1])]
+        first, last = (_asked(Request.of(cut, grid_of(cut)), options) for cut in cuts)
+        size, end = len(first), (len(parts) - 1) * len(first)
+        starts = range(len(planned) - end - size + 1)
+        places = [k for k in starts if planned[k : k + size] == first and planned[k + end : k + end + size] == last]
+        if len(places) != 1:
+            problem = f"is for a programme {_difference(first[0], planned)}; {_CHANGED}"
+            problem = "holds these counts twice: plan each publication once" if places else problem
+            raise ValueError(f"ledger ({options.ledger}) {problem}")
+        return cls(programme, places[0], size, ledger)
+
+    def designs(self, part: Part) -> tuple[Design, ...]:
+        """Return what a part consists of."""
+        start = self.first + (part.number - 1) * self.size
+        return self.programme.designs[start : start + self.size]
+
+    def state(self, part: Part) -> str:
+        """Return how far a part is."""
+        entries = {entry.designs: entry for entry in (self.ledger.entries if self.ledger else ())}
+        entry = entries.get(self.designs(part))
+        return "planned" if entry is None else "released" if entry.released else "unfinished"
+
+
+def plan_in(ledger: ts.Ledger, options: argparse.Namespace) -> Plan:
+    """Return what a ledger has planned of a publication."""
+    return Plan.of(options, _programme_of(ledger), ledger)
+
+
+def _asked(request: Request, options: argparse.Namespace) -> list[tuple[Signal, Sampling]]:
+    """Return what a request asks for, and how it is sampled."""
+    signals = [signal_of(chain) for chain in request.chains]
+    ways = [sample["sampling_probability"] for sample in request.samples]
+    return [
+        (signal, sample_of(way, options.sampling, signal.size).sampling)
+        for signal, way in zip(signals, ways, strict=True)
+    ]
+
+
+def _difference(own: tuple[Signal, Sampling], planned: Sequence[tuple[Any, Sampling]]) -> str:
+    """Say in what a count differs from those that were planned."""
+    signal, reading = own[0], own[0].count.reading
+    alike = [other for other in planned if other[0].count.reading.grid == reading.grid]
+    if not alike:
+        return "on another grid"
+    for name, words in {"source": "of other columns", "panel": "of other keys"}.items():
+        if all(getattr(other.count.reading, name) != getattr(reading, name) for other, _ in alike):
+            return words
+    if any(other == signal for other, _ in alike) and own not in alike:
+        return "with another sampling"
+    return "with other caps or filters, or other totals or numbers of people"
+
+
+def take_part(options: argparse.Namespace, plan: Plan | None) -> Part:
     """Let the options be those of one part: the one that they number, or the first that is not released.
 
     :raises ValueError: if there is none, or it is not over.
@@ -85,107 +147,133 @@ def take_part(options: argparse.Namespace, ledger: ts.Ledger | None) -> Part:
         most: dict[str, Any] = {"maximum": len(parts), "remedy": "the parts are numbered from 1"}
         part = parts[check.integer("number", options.number, minimum=1, **most) - 1]
     else:
-        left = [part for part in parts if ledger is None or part.state(ledger) != "released"]
+        left = [part for part in parts if plan is None or plan.state(part) != "released"]
         if not left:
             raise ValueError(f"all {len(parts)} parts of the programme are released; start another, with its ledger")
         part = left[0]
         end = ts.TimeGrid(start=part.start, end=part.end, step=options.every, zone=options.zone).edges()[-1]
-        if ledger is not None and end > np.datetime64(dt.datetime.now(dt.UTC).replace(tzinfo=None), "s"):
+        if plan is not None and end > np.datetime64(dt.datetime.now(dt.UTC).replace(tzinfo=None), "s"):
             still = f"part {part.number} of the programme ends at {part.end}, which is still to come"
             raise ValueError(f"{still}: wait, or ask for it by --number {part.number}")
     vars(options).update(vars(part.cut(options)))
     return part
 
 
-def planned_measurement(request: Request, part: Part, options: argparse.Namespace, ledger: ts.Ledger) -> Any:
+def planned_measurement(request: Request, part: Part, options: argparse.Namespace, plan: Plan) -> Any:
     """Return the measurement of a part, with the noise that was planned.
 
     :raises ValueError: if the options are not those that it was planned with.
     """
-    designs = part.designs(_programme_of(ledger))
-    if [design.signal for design in designs] != [signal_of(chain) for chain in request.chains]:
-        raise ValueError(f"ledger ({ledger.path}) is for a programme with another grid, other caps or keys; {_CHANGED}")
-    asked = []
-    for design, sample in zip(designs, request.samples, strict=True):
-        drawn = sample_of(sample["sampling_probability"], options.sampling, design.signal.size)
-        asked.append(replace(design, sampling=drawn.sampling))
-    if (options.epsilon, options.delta, *asked) != (ledger.epsilon, ledger.delta, *designs):
-        raise ValueError(f"ledger ({ledger.path}) is for a programme with another budget or sampling; {_CHANGED}")
+    designs = plan.designs(part)
+    planned, asked = [(design.signal, design.sampling) for design in designs], _asked(request, options)
+    if planned != asked:
+        raise ValueError(f"ledger ({options.ledger}) is for a programme {_difference(asked[0], planned)}; {_CHANGED}")
     samples = [design.sampling.arguments() for design in designs]
     return request.measurement([design.scale for design in designs], samples, options.delta)
 
 
 def programme(options: argparse.Namespace) -> str:
-    """Plan a programme, or say how far it is."""
-    parts = parts_of(options)
+    """Plan a programme, of one publication or several, or say how far it is."""
+    every = [options, *(_beside(path, options) for path in options.beside or ())]
     ledger = None if options.new or not options.ledger.exists() else ts.Ledger(options.ledger)
     with stage("Planning the programme", quiet=options.quiet):
-        found = _planned(options, parts) if ledger is None else _programme_of(ledger)
-        errors = _errors(options, parts, found)
+        found = _planned(every) if ledger is None else _programme_of(ledger)
+        plans = [Plan.of(one, found, ledger) for one in every]
+        for one, plan in zip(every, plans, strict=True):
+            for part in parts_of(one) if ledger is not None else ():
+                cut = part.cut(one)
+                planned_measurement(Request.of(cut, grid_of(cut)), part, one, plan)
+        errors = [_errors(one, plan) for one, plan in zip(every, plans, strict=True)]
     if options.new:
         ledger = ts.Ledger.create(options.ledger, programme=found)
+        plans = [plan._replace(ledger=ledger) for plan in plans]
     if options.json:
         return found.to_json()
-    states = ["planned" if ledger is None else part.state(ledger) for part in parts]
-    in_all = options.participation_cap is not None and (options.total or options.groups)  # else within the count
-    asked = {"totals": in_all, "people": options.people, "people by key": options.people_by_key or options.people_cap}
-    noise = ["noise of series", *(f"noise of {name}" for name, is_asked in asked.items() if is_asked)]
-    rows = []
-    for part, state in zip(parts, states, strict=True):
-        designs = part.designs(found)
-        alone = found.lost(joint_loss([design.loss() for design in designs], adaptive=False))
-        if len(designs) != len(noise):
-            raise ValueError(f"ledger ({options.ledger}) is for a programme of other counts; {_CHANGED}")
-        scales = (f"{design.scale:.4g}" for design in designs)
-        expected = [f"{error:.4g}" for of_part in errors[part.number - 1 : part.number] for error in of_part.values()]
-        rows.append(
-            (
-                str(part.number),
-                part.name,
-                state,
-                *scales,
-                *expected,
-                f"{'ρ' if found.rho else 'ε'} = {printed_up(alone)}",
-            )
-        )
-    end = ["Errors are of each step, as they are to be expected, without what caps leave out."]
-    noise += [f"error of {name}" for name in errors[0]] if errors else []
-    if errors and options.level and (share := max(one["series"] for one in errors) / options.level) > _MUCH:
-        end[0] += f" They are up to {share:.0%} of the level: longer steps, fewer keys or a larger budget show more."
-    if not errors:
-        end = [f"For the error to expect of each part, say roughly what the series is like: {_LIKE}."]
-    end += [f"It is programme {found.identifier[:16]}: every part names it. Publish it, as --json prints it."]
+    said = [f"Within (ε = {found.epsilon:g}, δ = {found.delta:g}) for {found.unit}, all of it together:"]
+    for one, plan, expected in zip(every, plans, errors, strict=True):
+        said += ["", *_table(one, plan, expected)]
+    end = [f"It is programme {found.identifier[:16]}: every part names it. Publish it, as --json prints it."]
     if ledger is None:
         end += [f"Nothing is fixed yet: --new makes {options.ledger}, and then it is."]
     else:
+        end += [f"So far: {ledger.guarantee()}."]
+    others = len(found) - sum(plan.size * len(parts_of(one)) for one, plan in zip(every, plans, strict=True))
+    if others:
+        end += [f"The programme holds {others} releases of other publications, too: their files say more."]
+    return "\n".join([*said, *map(wrapped, end)])
+
+
+def _beside(path: Path, options: argparse.Namespace) -> argparse.Namespace:
+    """Return the options of another publication, which has the same ledger and budget."""
+    other = parse(["programme", str(path)])
+    for name in ("ledger", "epsilon", "delta", "sampling"):
+        own, its = (getattr(one, name) for one in (options, other))
+        if name == "ledger":
+            own, its = own.resolve(), its.resolve()
+        if own != its:
+            problem = f"{name} ({its}) in {path} must be that of {options.publication}, {own}"
+            raise ValueError(f"{problem}: publications within one budget share it")
+    return other
+
+
+def _table(options: argparse.Namespace, plan: Plan, errors: list[dict[str, float]]) -> list[str]:
+    """Return the parts of a publication, and what there is to say about them."""
+    parts, found = parts_of(options), plan.programme
+    states = [plan.state(part) for part in parts]
+    in_all = options.participation_cap is not None and (options.total or options.groups)  # else within the count
+    asked = {"totals": in_all, "people": options.people, "people by key": options.people_by_key or options.people_cap}
+    header = ["noise of series", *(f"noise of {name}" for name, is_asked in asked.items() if is_asked)]
+    header += [f"error of {name}" for name in errors[0]] if errors else []
+    rows = []
+    for part, state in zip(parts, states, strict=True):
+        designs = plan.designs(part)
+        alone = found.lost(joint_loss([design.loss() for design in designs], adaptive=False))
+        scales = (f"{design.scale:.4g}" for design in designs)
+        expected = [f"{error:.4g}" for of_part in errors[part.number - 1 : part.number] for error in of_part.values()]
+        rows.append((str(part.number), part.name, state, *scales, *expected, f"ε = {printed_up(alone)}"))
+    said = "Errors are of each step, as they are to be expected, without what caps leave out."
+    if errors and options.level and (share := max(one["series"] for one in errors) / options.level) > _MUCH:
+        said += f" They are up to {share:.0%} of the level: longer steps, fewer keys or a larger budget show more."
+    if not errors:
+        said = f"For the error to expect of each part, say roughly what the series is like: {_LIKE}."
+    name = f" of {options.publication.name}" if options.publication is not None else ""
+    lines = [
+        f"{len(parts)} parts{name}",
+        text_table(("part", "from", "state", *header, "alone"), rows),
+        "",
+        wrapped(said),
+    ]
+    if plan.ledger is not None:
         left = [part for part, state in zip(parts, states, strict=True) if state != "released"]
         following = f"; next is part {left[0].number}, {left[0].name}" if left else ""
-        end += [f"So far: {ledger.guarantee()}.", f"Left: {len(left)} of {len(parts)}{following}."]
-    title = f"{len(parts)} parts within (ε = {found.epsilon:g}, δ = {found.delta:g}) for {found.unit}"
-    return "\n".join([title, text_table(("part", "from", "state", *noise, "alone"), rows), "", *map(wrapped, end)])
+        lines.append(wrapped(f"Left: {len(left)} of {len(parts)}{following}."))
+    return lines
 
 
-def _errors(options: argparse.Namespace, parts: list[Part], programme: ts.Programme) -> list[dict[str, float]]:
+def _errors(options: argparse.Namespace, plan: Plan) -> list[dict[str, float]]:
     """Return the errors to expect of each part, of its series and its total; nothing if the series is not described."""
+    parts = parts_of(options)
     known = chosen(options, "level", "deviation", "time_scale")
     known["season_amplitudes"] = amplitudes_of(options, grid_of(parts[0].cut(options)))
     if all(value is None for value in known.values()):
         return []
     try:
-        found = programme.expected_errors(**known)[:: len(programme) // len(parts)]
+        firsts = tuple(plan.designs(part)[0] for part in parts)
+        found = replace(plan.programme, designs=firsts).expected_errors(**known)
     except (TypeError, ValueError) as error:
         raise ValueError(by_flags(str(error), refused=True)) from None
     return [{"series": error.smoothed, **dict(error.totals[:1])} for error in found]
 
 
-def _planned(options: argparse.Namespace, parts: list[Part]) -> ts.Programme:
-    """Find the noise of all parts."""
-    requests = [Request.of(cut, grid_of(cut)) for part in parts for cut in [part.cut(options)]]
+def _planned(every: list[argparse.Namespace]) -> ts.Programme:
+    """Find the noise of all parts, of one publication after the other."""
+    cuts = [part.cut(options) for options in every for part in parts_of(options)]
+    requests = [Request.of(cut, grid_of(cut)) for cut in cuts]
     return ts.Programme.plan(
         [chain for request in requests for chain in request.chains],
-        epsilon=options.epsilon,
-        delta=options.delta,
+        epsilon=every[0].epsilon,
+        delta=every[0].delta,
         sampling_probability=[sample["sampling_probability"] for request in requests for sample in request.samples],
-        sampling=options.sampling,
+        sampling=every[0].sampling,
         relative_scales=[scale for request in requests for scale in request.relative_scales],
     )

@@ -17,7 +17,7 @@ from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, check_seasons, chosen, grid_of, read_log
 from opendp_timeseries.commandline.outputs import Made, document, places, told, undrawn
-from opendp_timeseries.commandline.programme import planned_measurement, take_part
+from opendp_timeseries.commandline.programme import plan_in, planned_measurement, take_part
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import held_back, say, stage
 from opendp_timeseries.commandline.words import wrapped
@@ -36,8 +36,9 @@ def release(options: argparse.Namespace) -> str:
     :raises Exception: as for the options; no file has changed then. A note says what is spent, if anything is.
     """
     ledger = None if options.ledger is None else ts.Ledger(options.ledger)
-    part = take_part(options, ledger) if options.every else None
-    if part is not None and ledger is not None and not options.resume and part.state(ledger) == "released":
+    plan = plan_in(ledger, options) if options.every and ledger is not None else None
+    part = None if plan is None else take_part(options, plan)
+    if plan is not None and part is not None and not options.resume and plan.state(part) == "released":
         raise ValueError(
             f"number ({part.number}) is released already; --resume writes those of its files that are missing, free"
         )
@@ -46,8 +47,8 @@ def release(options: argparse.Namespace) -> str:
     check_seasons(options, grid)
     with held_back(), stage("Finding the noise", quiet=options.quiet):
         request = Request.of(options, grid)
-        if part is not None and ledger is not None:
-            measurement = planned_measurement(request, part, options, ledger)
+        if plan is not None and part is not None:
+            measurement = planned_measurement(request, part, options, plan)
         elif ledger is not None and (options.epsilon, options.delta) == (None, None):
             measurement = _of_programme(options, ledger, request)
         else:

@@ -45,7 +45,7 @@ def _verified(record: Path, published: Path | None) -> str:
         if not planned or not {release.design for release in releases} <= {*programme.designs}:
             raise ValueError(f"record ({record}) is of no release of the programme in {published}")
         for release in releases:
-            _check_place(release, programme, record)
+            _check_place(release, programme, record, len(releases))
     guarantees, of_all = "; and ".join(release.guarantee() for release in releases), ""
     if len(releases) > 1:
         if len(wholes) == 1 and (whole := wholes.pop()) is not None:  # is said once
@@ -61,13 +61,16 @@ def _verified(record: Path, published: Path | None) -> str:
     )
 
 
-def _check_place(release: Release, programme: Programme, record: Path) -> None:
-    """Refuse a release that says of its programme what is not so: its budget, or which part of how many it is."""
+def _check_place(release: Release, programme: Programme, record: Path, together: int) -> None:
+    """Refuse a release that says of its programme what is not so: its budget, or which part of how many it is.
+
+    :param together: how many releases are in the record.
+    """
     whole = release.stated.whole
     assert whole is not None
     size, rest = divmod(len(programme), whole.parts or 1)  # a composition is one part, of several designs
     places = range(0, len(programme), size) if whole.number is None else [(whole.number - 1) * size]
-    here = [design for place in places for design in programme.designs[place : place + size]]
+    here = [design for place in places for design in programme.designs[place : place + max(size, together)]]
     budget = whole.loss == (programme.budget.first, programme.budget.delta) and whole.measure == programme.view.measure
     if not budget or rest or whole.parts is None or release.design not in here:
         raise ValueError(f"record ({record}) says that it is {whole}, and that is not so by the programme itself")

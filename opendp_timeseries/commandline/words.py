@@ -274,6 +274,8 @@ RUN: Final = {
         needs=("ledger",)),
     "force": Word(bool, "replace an earlier release at OUTPUT"),
     "number": Word(int, "which part of a programme; the next one, if left out", needs=("every",)),
+    "beside": Word(Path, "files of other publications that name the same ledger: all are planned together, within one"
+        " budget", many=True, needs=("every",), of=("programme",)),
     "new": Word(bool, "make the ledger, which must not exist yet", of=("ledger", "programme")),
     "programme": Word(Path, "releases planned in advance, as 'programme --json' prints them: a ledger is made for them,"
         " and a record is verified to be of one of them", of=("verify",), fixed=True),

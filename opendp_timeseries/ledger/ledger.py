@@ -466,16 +466,21 @@ def _flatten(output: object) -> list[object]:
 
 
 def _whole_of_entry(book: Book, number: int, designs: tuple[Design, ...]) -> Whole:
-    """Return what an entry belongs to: the programme, if it equals exactly one of its parts; else the ledger."""
+    """Return what an entry belongs to: the programme, if its designs stand there once; else the ledger.
+
+    Parts of a programme that are all of one size are numbered; in one of several publications, the first releases are.
+    """
     terms, size = book.terms, len(designs)
     budget = terms.budget
     loss, measure = (budget.first, budget.delta), view_of_budget(budget).measure
     ledger = Whole(kind="ledger", loss=loss, measure=measure, number=number, identifier=terms.identifier)
-    if terms.programme is not None and len(terms.programme) % size == 0:
+    if terms.programme is not None:
         planned = terms.programme.designs
-        places = [k for k in range(0, len(planned), size) if planned[k : k + size] == designs]
-        if len(places) == 1:
-            number, parts = places[0] // size + 1, len(planned) // size
+        steps = [size, 1] if len(planned) % size == 0 else [1]
+        found = ([k for k in range(0, len(planned), step) if planned[k : k + size] == designs] for step in steps)
+        step, places = next(((step, at) for step, at in zip(steps, found, strict=True) if len(at) == 1), (1, []))
+        if places:
+            number, parts = places[0] // step + 1, len(planned) // step
             ledger = replace(ledger, number=number, parts=parts, programme=terms.programme.identifier)
     return replace(ledger, digest=book.chain.digest)
 

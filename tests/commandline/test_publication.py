@@ -419,22 +419,25 @@ def test_a_flag_does_not_contradict_the_file(city, capsys):
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ("participation_cap = 6", "participation_cap = 7", "another grid, other caps or keys"),
-        ("epsilon = 100.0", "epsilon = 50.0", "another budget or sampling"),
-        ("delta = 1e-06", "delta = 1e-05", "another budget or sampling"),
-        ("#sampling_probability = 0.5", "sampling_probability = 0.5", "another budget or sampling"),
-        ('#sampling = "stratified"', 'sampling = "stratified"', "another budget or sampling"),
-        ('every = "1mo"', 'every = "1d"', "a programme of other parts than these 92"),
-        ("people_cap = 3", "", "another grid, other caps or keys"),
+        (
+            "participation_cap = 6",
+            "participation_cap = 7",
+            "with other caps or filters, or other totals or numbers of people",
+        ),
+        ("epsilon = 100.0", "epsilon = 50.0", "must be those of its programme, (ε = 100, δ = 1e-06)"),
+        ("delta = 1e-06", "delta = 1e-05", "must be those of its programme, (ε = 100, δ = 1e-06)"),
+        ("#sampling_probability = 0.5", "sampling_probability = 0.5", "with another sampling"),
+        ('#sampling = "stratified"', 'sampling = "stratified"', "with another sampling"),
+        ('every = "1mo"', 'every = "1d"', "on another grid"),
+        ('identifier = "card"', 'identifier = "account"', "of other columns"),
+        ("people_cap = 3", "", "with other caps or filters, or other totals or numbers of people"),
     ],
 )
 def test_a_changed_file_is_not_what_was_planned(city, capsys, before, after, message):
     changed(city, before, after)
-    assert main(["release", "publication.toml"]) == 2
-    assert message in refusal(capsys)
-    if "people_cap" in before:
-        assert main(["programme", "publication.toml"]) == 2
-        assert "is for a programme of other counts" in refusal(capsys)
+    for command in ("programme", "check", "release"):
+        assert main([command, "publication.toml"]) == 2
+        assert message in refusal(capsys)
 
 
 def test_init_writes_every_word_and_never_over_a_file(city, capsys):
@@ -796,6 +799,7 @@ def test_a_ledger_sums_up_what_is_planned(tmp_path, capsys, monkeypatch):
 
 def test_a_column_that_is_missing_is_said_by_its_word(city, capsys):
     changed(city, 'time = "started"', 'time = "begun"')
+    (city / "trips.ledger").unlink()  # or it is not what was planned
     capsys.readouterr()
     assert main(["check", "publication.toml"]) == 2
     assert f"give time (line {line_of(city, 'time = ')}) as it stands there" in refusal(capsys)
@@ -837,3 +841,60 @@ def test_a_city_and_its_stations_need_no_cap(tmp_path, monkeypatch, capsys):
         own = [found[place] for place, district in places.items() if name in ("city", district)]
         rounding = 0.5 * (len(own) + 1)  # to whole numbers
         np.testing.assert_allclose(found[name], np.sum(own, axis=0), rtol=0, atol=rounding)
+
+
+SHARED = """--file trips-{part}.csv --identifier card --time started --start 2024-03-01 --end 2024-06-01
+--zone Europe/London --every 1mo --ledger city.ledger --epsilon 2 --delta 1e-6 --figure none"""
+
+
+def test_several_publications_share_one_budget(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    export(tmp_path, 300, stations(3), cards=100)
+    hours = ["init", "hours.toml", *SHARED.split(), "--step", "1h", "--output", "hours"]
+    days = ["init", "days.toml", *SHARED.split(), "--step", "1d", "--output", "days", "--people"]
+    days += ["--by", "station", "--keys", "stations.csv", "--total", "city"]
+    assert main(hours) == main(days) == 0
+    other = (tmp_path / "days.toml").read_text()
+    (tmp_path / "dear.toml").write_text(other.replace("epsilon = 2.0", "epsilon = 3.0"))
+    (tmp_path / "sampled.toml").write_text(other.replace('#sampling = "stratified"', 'sampling = "stratified"'))
+    both = ["programme", "hours.toml", "--beside"]
+    capsys.readouterr()
+    for file, said in {
+        "dear.toml": "epsilon (3.0) in dear.toml must be that of hours.toml, 2.0: publications within one",
+        "sampled.toml": "sampling (stratified) in sampled.toml must be that of hours.toml, poisson",
+        "hours.toml": "holds these counts twice: plan each publication once",
+    }.items():
+        assert main([*both, file, "--new"]) == 2
+        assert said in refusal(capsys)
+    assert not (tmp_path / "city.ledger").exists()
+    assert main([*both, "days.toml", "--json"]) == 0
+    planned = capsys.readouterr().out
+    (tmp_path / "planned.json").write_text(planned)
+    programme = ts.Programme.from_json(planned)
+    assert (len(programme), programme.epsilon) == (9, 2.0)  # of three months: hours; days, and people
+    assert programme.lost(programme.loss()) == pytest.approx(2.0, rel=1e-6)
+    assert main([*both, "days.toml", "--new"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        "Within (ε = 2, δ = 1e-06) for one individual added or removed, all of it together: 3 parts of hours.toml"
+        in said
+    )
+    assert "3 parts of days.toml" in said
+    assert main(["programme", "days.toml"]) == 0
+    assert "The programme holds 3 releases of other publications, too" in " ".join(capsys.readouterr().out.split())
+    assert main(["release", "days.toml", "--quiet"]) == main(["release", "hours.toml", "--quiet"]) == 0
+    wholes = set()
+    for name, at in {"hours": "1 of 9", "days": "4 of 9"}.items():
+        assert main(["verify", f"{name}-2024-03.json", "--programme", "planned.json"]) == 0
+        assert f"release {at} in programme {programme.identifier[:16]}" in " ".join(capsys.readouterr().out.split())
+        records = ts.read_releases((tmp_path / f"{name}-2024-03.json").read_text())
+        wholes |= {(one.stated.whole.loss, one.stated.whole.planned) for one in records}
+    assert wholes == {((2.0, 1e-6), programme.identifier)}
+    assert main(["programme", *both[1:], "days.toml"]) == 0
+    assert " ".join(capsys.readouterr().out.split()).count("Left: 2 of 3; next is part 2, 2024-04.") == 2
+    assert main(["ledger", "days.toml"]) == 0
+    capsys.readouterr()
+    (tmp_path / "days.toml").write_text(other.replace('step = "1d"', 'step = "1h"'))
+    for command in ("programme", "check", "release"):
+        assert main([command, "days.toml"]) == 2
+        assert "is for a programme of other columns" in refusal(capsys)
