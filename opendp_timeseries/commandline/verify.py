@@ -10,9 +10,10 @@ from typing import TypeVar
 
 from opendp_timeseries._text import read_text
 from opendp_timeseries.commandline.words import wrapped
+from opendp_timeseries.design.design import Design
 from opendp_timeseries.ledger.programme import Programme
 from opendp_timeseries.release.documents import Document, read_document
-from opendp_timeseries.release.release import Release
+from opendp_timeseries.release.statement import Whole
 
 T = TypeVar("T")
 
@@ -44,8 +45,9 @@ def _verified(record: Path, published: Path | None) -> str:
         planned = {whole and whole.planned for whole in wholes} == {programme.identifier}
         if not planned or not {release.design for release in releases} <= {*programme.designs}:
             raise ValueError(f"record ({record}) is of no release of the programme in {published}")
-        for release in releases:
-            _check_place(release, programme, record, len(releases))
+        for whole in wholes:
+            assert whole is not None
+            _check_place([one.design for one in releases if one.stated.whole == whole], whole, programme, record)
     guarantees, of_all = "; and ".join(release.guarantee() for release in releases), ""
     if len(releases) > 1:
         if len(wholes) == 1 and (whole := wholes.pop()) is not None:  # is said once
@@ -61,18 +63,18 @@ def _verified(record: Path, published: Path | None) -> str:
     )
 
 
-def _check_place(release: Release, programme: Programme, record: Path, together: int) -> None:
-    """Refuse a release that says of its programme what is not so: its budget, or which part of how many it is.
+def _check_place(designs: list[Design], whole: Whole, programme: Programme, record: Path) -> None:
+    """Refuse releases that say of their programme what is not so: its budget, or which part of how many they are.
 
-    :param together: how many releases are in the record.
+    Parts are of one size, a composition of several designs or each design by itself; in a programme of several
+    publications, the first design of a composition gives its number.
     """
-    whole = release.stated.whole
-    assert whole is not None
-    size, rest = divmod(len(programme), whole.parts or 1)  # a composition is one part, of several designs
+    size, rest = divmod(len(programme), whole.parts or 1)
     places = range(0, len(programme), size) if whole.number is None else [(whole.number - 1) * size]
-    here = [design for place in places for design in programme.designs[place : place + max(size, together)]]
+    size = len(designs) if size == 1 else size
     budget = whole.loss == (programme.budget.first, programme.budget.delta) and whole.measure == programme.view.measure
-    if not budget or rest or whole.parts is None or release.design not in here:
+    there = any({*designs} <= {*programme.designs[place : place + size]} for place in places)
+    if not budget or rest or whole.parts is None or not there or len(designs) > size:
         raise ValueError(f"record ({record}) says that it is {whole}, and that is not so by the programme itself")
 
 
