@@ -17,6 +17,7 @@ from opendp_timeseries.commandline.inputs import (
     grid_of,
     keys_and_groups,
 )
+from opendp_timeseries.commandline.outputs import write_preview
 from opendp_timeseries.commandline.programme import plan_in, take_part
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.verify import read_programme, read_record
@@ -79,6 +80,9 @@ def plan(options: argparse.Namespace) -> str:
             found = ts.plan(grid, **{name: value for name, value in assumed.items() if value is not None})
     except (TypeError, ValueError) as error:
         raise ValueError(by_flags(str(error), refused=True)) from None
+    if options.preview:
+        with stage("Drawing the page", quiet=options.quiet):
+            write_preview(options.preview, found.preview(title=options.title))
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False)
     return f"{by_flags(str(found))}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"

@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 import zipfile
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,12 +17,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 import opendp_timeseries as ts
-from opendp_timeseries._files import check_place
+from opendp_timeseries._files import check_place, write_file
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.grid import PERIODS
 from opendp_timeseries.reconstruction.captions import tiers_of
 from opendp_timeseries.reconstruction.contents import contents_of, instants_as_text, offsets_as_text
 from opendp_timeseries.reconstruction.digits import digits_for
+from opendp_timeseries.reconstruction.everybody import last_tier
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.page import page_of
 from opendp_timeseries.reconstruction.plot import BLUE, RANGE, fonts_for, style_axes, wrapped
@@ -156,6 +158,43 @@ def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
     return _figure(suffix[1:], made, told(made, options)["unit"], options.title)
 
 
+def reconstructed(releases: Sequence[ts.Release], levels: int, options: argparse.Namespace) -> Made:
+    """Make series of releases, that of a panel and its totals so that they add up.
+
+    :param levels: how many of them are of series, before those of numbers of individuals.
+    """
+    counts, people = releases[:levels], tuple(releases[levels:])
+    how: dict[str, Any] = {"seasons": options.season, "holidays": options.holidays or ()}
+    how["progress"] = False if options.quiet else None
+    try:
+        alone = len(counts) == 1 and counts[0].design.count.reading.grouping is None
+        series = [ts.smooth(counts[0], **how)] if alone else list(ts.smooth(counts, **how))
+    except Exception:  # whatever it is, the release must not be lost for it
+        series = [ts.interpolate(one) for one in counts]
+        with contextlib.suppress(Exception):
+            series = list(ts.reconcile(*series))
+    return Made(tuple(releases), series[0], tuple(series[:0:-1]), tuple(map(_series_of_individuals, people)))
+
+
+def _series_of_individuals(release: ts.Release) -> ts.Series:
+    """Make numbers of individuals with their errors, of those who are counted in several tiers."""
+    if release.design.count.tiers is None:
+        return ts.interpolate(release)
+    try:
+        return ts.smooth(release)
+    except Exception:  # as above
+        return ts.interpolate(last_tier(release))
+
+
+def write_preview(place: Path, page: str) -> None:
+    """Write a page of made-up numbers; refuse to lose any other file."""
+    if place.suffix != ".html":
+        raise ValueError(f"preview ({place}) must end in .html, as it is a page")
+    if place.exists() and b'<body class="made-up">' not in place.read_bytes():
+        raise ValueError(f"preview ({place}) exists, and is no page of made-up numbers; choose another name")
+    write_file(place, page.encode())
+
+
 def _record(made: Made) -> str:
     """Return all releases, made at one time of one log, with the guarantee of all of them, which everything states."""
     if len(made.releases) == 1:
@@ -164,7 +203,7 @@ def _record(made: Made) -> str:
     return ts.write_releases(made.releases, in_advance=True, data_fixed=True, delta=delta)
 
 
-def told(made: Made, options: argparse.Namespace) -> dict[str, Any]:
+def told(made: Made, options: argparse.Namespace, guarantee: str | None = None) -> dict[str, Any]:
     """Return what a page, a workbook and the summary say of all that is released."""
     what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
     what = what if options.value is None else options.value
@@ -174,7 +213,7 @@ def told(made: Made, options: argparse.Namespace) -> dict[str, Any]:
         "unit": f"{what} per {_WORD.get(step, step)}",
         "confidence_level": _CONFIDENCE,
         "beside": made.totals,
-        "guarantee": f"Guarantee: {made.together.guarantee()}",
+        "guarantee": f"Guarantee: {made.together.guarantee() if guarantee is None else guarantee}",
         "people": made.people,
         "decimal": options.decimal,
     }

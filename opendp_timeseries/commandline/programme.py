@@ -18,13 +18,17 @@ from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, chosen, grid_of
+from opendp_timeseries.commandline.outputs import reconstructed, told, write_preview
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import stage
 from opendp_timeseries.commandline.words import wrapped
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.planning.preview import made_up_rates, made_up_releases
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
+from opendp_timeseries.reconstruction.contents import contents_of
+from opendp_timeseries.reconstruction.page import page_of
 
 #: How much of an instant names a part; of others, the day.
 _NAMED: Final = {"1y": 4, "1q": 7, "1mo": 7}
@@ -184,6 +188,8 @@ def programme(options: argparse.Namespace) -> str:
                 cut = part.cut(one)
                 planned_measurement(Request.of(cut, grid_of(cut)), part, one, plan)
         errors = [_errors(one, plan) for one, plan in zip(every, plans, strict=True)]
+    if options.preview:
+        _preview(options, plans[0])
     if options.new:
         ledger = ts.Ledger.create(options.ledger, programme=found)
         plans = [plan._replace(ledger=ledger) for plan in plans]
@@ -201,6 +207,22 @@ def programme(options: argparse.Namespace) -> str:
     if others:
         end += [f"The programme holds {others} releases of other publications, too: their files say more."]
     return "\n".join([*said, *map(wrapped, end)])
+
+
+def _preview(options: argparse.Namespace, plan: Plan) -> None:
+    """Write the page of a part as it would look."""
+    part = parts_of(options)[(options.number or 1) - 1]
+    cut = part.cut(options)
+    grid = grid_of(cut)
+    rates = made_up_rates(
+        grid, **chosen(options, "level", "deviation", "time_scale"), season_amplitudes=amplitudes_of(options, grid)
+    )
+    with stage("Drawing the page", quiet=options.quiet):
+        made = reconstructed(made_up_releases(plan.designs(part), rates), Request.of(cut, grid).levels, options)
+        budget = f"(ε = {options.epsilon:g}, δ = {options.delta:g})"
+        said = f"part {part.number} of {part.of} within {budget}-differential privacy for {plan.programme.unit}, in all"
+        content = contents_of(made.series, made_up=True, **told(made, options, said))
+        write_preview(options.preview, page_of(content))
 
 
 def _beside(path: Path, options: argparse.Namespace) -> argparse.Namespace:

@@ -16,7 +16,7 @@ from opendp_timeseries.accounting.calibrate import large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, check_seasons, chosen, grid_of, read_log
-from opendp_timeseries.commandline.outputs import Made, document, places, told, undrawn
+from opendp_timeseries.commandline.outputs import Made, document, places, reconstructed, told, undrawn
 from opendp_timeseries.commandline.programme import plan_in, planned_measurement, take_part
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import held_back, say, stage
@@ -61,7 +61,7 @@ def release(options: argparse.Namespace) -> str:
     with _paying(measurement, ledger, options) as make, writing as files:
         releases = _flat(make(lambda: _log(options, grid)))
         with stage("Making the series", quiet=options.quiet or options.by):  # of a panel, smoothing says how many
-            made = _reconstructed(releases, request, options)
+            made = reconstructed(releases, request.levels, options)
         with stage("Writing the files", quiet=options.quiet):
             first = next((suffix for suffix in (".json", ".csv") if suffix in kept), None)
             if kept and (first is None or wanted[first].read_bytes() != document(first, made, options)):
@@ -98,31 +98,6 @@ def _log(options: argparse.Namespace, grid: ts.TimeGrid) -> Any:
 
 def _flat(made: Any) -> list[ts.Release]:
     return [one for part in made for one in _flat(part)] if isinstance(made, list) else [made]
-
-
-def _reconstructed(releases: list[ts.Release], request: Request, options: argparse.Namespace) -> Made:
-    """Make series of releases, that of a panel and its totals so that they add up."""
-    counts, people = releases[: request.levels], tuple(releases[request.levels :])
-    how: dict[str, Any] = {"seasons": options.season, "holidays": options.holidays or ()}
-    how["progress"] = False if options.quiet else None
-    try:
-        alone = len(counts) == 1 and counts[0].design.count.reading.grouping is None
-        series = [ts.smooth(counts[0], **how)] if alone else list(ts.smooth(counts, **how))
-    except Exception:  # whatever it is, the release must not be lost for it
-        series = [ts.interpolate(one) for one in counts]
-        with contextlib.suppress(Exception):
-            series = list(ts.reconcile(*series))
-    return Made(tuple(releases), series[0], tuple(series[:0:-1]), tuple(map(_individuals, people)))
-
-
-def _individuals(release: ts.Release) -> ts.Series:
-    """Make numbers of individuals with their errors, of those who are counted in several tiers."""
-    if release.design.count.tiers is None:
-        return ts.interpolate(release)
-    try:
-        return ts.smooth(release)
-    except Exception:  # as above
-        return ts.interpolate(last_tier(release))
 
 
 @contextlib.contextmanager

@@ -258,7 +258,8 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
         "holidays": Word(day, "days that are like Sundays", ["2024-12-25"], many=True, needs=("season",)),
         "output": Word(Path, "write OUTPUT.csv, OUTPUT.json and a figure", "release", usual=Path("release")),
         "figure": Word(str, "format of the figure", "svg", usual="png", choices=("png", "svg", "pdf", "none")),
-        "title": Word(str, "what is counted, in words, for the figure, the page and the workbook", "Riders in London"),
+        "title": Word(str, "what is counted, in words, for the figure, the page and the workbook", "Riders in London",
+            of=_PLANS),
         "decimal": Word(str, "decimal mark of the CSV files: with a comma, a semicolon separates fields, as in"
             " spreadsheets of much of Europe", ",", usual=".", choices=(".", ",")),
         "page": Word(bool, "write OUTPUT.html, too: a page to publish, which needs no other file", True),
@@ -276,6 +277,8 @@ RUN: Final = {
     "number": Word(int, "which part of a programme; the next one, if left out", needs=("every",)),
     "beside": Word(Path, "files of other publications that name the same ledger: all are planned together, within one"
         " budget", many=True, needs=("every",), of=("programme",)),
+    "preview": Word(Path, "write there, as .html, the page as it would look, of made-up numbers that level, season and"
+        " departures describe", of=("plan", "programme")),
     "new": Word(bool, "make the ledger, which must not exist yet", of=("ledger", "programme")),
     "programme": Word(Path, "releases planned in advance, as 'programme --json' prints them: a ledger is made for them,"
         " and a record is verified to be of one of them", of=("verify",), fixed=True),

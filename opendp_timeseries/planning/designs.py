@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import attrgetter
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -32,6 +33,7 @@ from opendp_timeseries.design.weighting import capped
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.planning.errors import error_at_tiers, expected_error
 from opendp_timeseries.planning.participation import Participation, participation_of, remaining_fraction
+from opendp_timeseries.planning.preview import preview_of
 from opendp_timeseries.planning.signal import SignalModel, described_signal
 
 if TYPE_CHECKING:
@@ -199,6 +201,19 @@ class Plan:
             words += ["--groups", *["COLUMN"] * (grouping.depth - 1)] if grouping.depth > 1 else []
         words += ["--season", *map(_exact_text, self.signal.periods)] if self.signal.periods else []
         return shlex.join(words)
+
+    def preview(self, path: str | PathLike[str] | None = None, **options: Any) -> str:
+        """Return the page as it would look, of made-up numbers, and write it where a path is given.
+
+        The numbers are made up from the description of the series, and marked so everywhere; no data are read. They are
+        counted, get the noise of the recommended design and are smoothed as a log is, so intervals are as wide as they
+        will be, if the description is right. The page has no record and nothing to download.
+
+        :param options: ``title``, ``unit``, ``totals`` and ``confidence_level``, as of :meth:`.Series.to_html`.
+        :raises ValueError: if the plan was made without a level.
+        """
+        guarantee = f"Guarantee: (ε = {self.epsilon:g}, δ = {self.delta:g})-differential privacy"
+        return preview_of(self.design, guarantee, self.signal.described, path, options)
 
     def to_dict(self) -> dict[str, object]:
         """Return the plan in plain numbers and text, for JSON."""

@@ -76,7 +76,7 @@ def expected_error(signal: SignalModel, kernel: Kernel, sampling: Sampling, scal
         draws = [np.arange(signal.size)]
         smoothed = smoothing_square_of_every_step(signal, kernel, scale)
     else:
-        draws = [_draw_steps(rng, signal.size, sampling) for _ in range(_DRAWS)]
+        draws = [draw_steps(rng, signal.size, sampling) for _ in range(_DRAWS)]
         fewer = max(2, round(1500 / (probability * signal.size)))  # large samples vary little and are slow
         errors = [smoothing_square(signal, kernel, steps, probability, scale) for steps in draws[:fewer]]
         smoothed = float(np.mean(errors))
@@ -224,7 +224,7 @@ def _error_at_places(signal: SignalModel, reading: Reading, scale: float, activi
     )
 
 
-def _draw_steps(rng: np.random.Generator, size: int, sampling: Sampling) -> NDArray[np.int64]:
+def draw_steps(rng: np.random.Generator, size: int, sampling: Sampling) -> NDArray[np.int64]:
     """Draw kept steps, at least one (none would have probability 0.0003 where 8 are kept on average)."""
     if (blocks := sampling.blocks(size)) is not None:
         steps = np.arange(blocks.count) * blocks.length + rng.integers(blocks.length, size=blocks.count)

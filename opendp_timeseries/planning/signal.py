@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -35,6 +35,7 @@ class SignalModel:
     mean: float | None = None  # the level; None if unknown
     words: str = ""  # its description
     periods: tuple[float, ...] = ()  # of its patterns, in steps
+    described: Mapping[str, object] = field(default_factory=dict)  # by what it was described, for a preview
 
     @property
     def size(self) -> int:
@@ -124,7 +125,9 @@ def described_signal(
         departures[0] += level  # independent individuals: each count varies like Poisson's around its rate
         words.insert(0, f"level {level:g}")
     lines = np.fft.rfft(pattern).real
-    return SignalModel(pattern + departures, lines, square, level, ", ".join(words), tuple(amplitudes))
+    described = {"level": level, "season_amplitudes": amplitudes, "deviation": deviation, "time_scale": time_scale}
+    model = SignalModel(pattern + departures, lines, square, level, ", ".join(words), tuple(amplitudes))
+    return replace(model, described=described)
 
 
 def _amplitudes(given: Mapping[float, float] | None, size: int) -> dict[float, float]:
@@ -167,7 +170,8 @@ def _signal_of_proxy(proxy: ArrayLike, size: int) -> SignalModel:
     # Restore the total power, so that the deviation is that of the series.
     correction = np.sum(power * copies(size)) / max(np.sum((smooth + lines) * copies(size)), np.finfo(float).tiny)
     covariance = np.fft.irfft((smooth + lines) * correction, n=size)
-    return SignalModel(covariance, lines * correction, level**2, level, "as a public series")
+    model = SignalModel(covariance, lines * correction, level**2, level, "as a public series")
+    return replace(model, described={"proxy": values})
 
 
 def _smoothed_power(power: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -25,6 +25,10 @@ from opendp_timeseries.release.release import Release, software
 _TOTALS: Final = (("1y", 1827), ("1mo", 45), ("1d", 2), ("1mo", 28))
 #: So many series are named.
 _NAMED: Final = 8
+_MADE_UP: Final = (
+    "No number here is of any data: all of it is made up from what is publicly known, to show what such a page looks"
+    " like, and how wide its intervals are."
+)
 #: Letters of a name of files.
 _LONGEST: Final = 100
 _METHOD: Final = (
@@ -52,6 +56,7 @@ class Contents:
     first: list[str]  # sentences for those who read no others
     people: dict[str, tuple[float, float, float]]  # numbers of individuals, each with its interval
     of_people: list[str]  # sentences about them
+    made_up: bool  # whether all numbers are made up, to show what they will look like
 
 
 def contents_of(
@@ -70,6 +75,7 @@ def contents_of(
     records: str | None = None,
     decimal: str = ".",
     people: Sequence[AnySeries] = (),
+    made_up: bool = False,
 ) -> Contents:
     """Put together what is published; see :meth:`.Series.to_html`."""
     check.real("confidence_level", confidence_level, above=0.0, below=1.0)
@@ -92,6 +98,7 @@ def contents_of(
     words = captions.guarantee_in_words(series.release, releases, guarantee)
     name = _file_name(title or "series", steps)
     title = f"Private series of {unit}" if title is None else title
+    title, cite, records = (f"Made up: {title}", _MADE_UP, None) if made_up else (title, cite, records)
     step = _suitable(steps) if totals is None else totals
     revised = [] if earlier is None else _revised(series, earlier, step, steps, confidence_level)
     return Contents(
@@ -105,10 +112,11 @@ def contents_of(
         protected=[*_protected(series, words), *notes],
         near=[*_near(by_name, groups, [one.release for one in every], unit, confidence_level), *revised],
         cite=_citation(title, words, steps) if cite is None else cite,
-        records=_records(releases) if records is None else records,
+        records=_records(releases) if records is None and not made_up else records,
         decimal=decimal,
         name=name,
-        first=_first(series, words, confidence_level),
+        first=[_MADE_UP] if made_up else _first(series, words, confidence_level),
+        made_up=made_up,
         people={name: row for one in people for name, row in _individuals(one, confidence_level).items()},
         of_people=[_of_individuals(one) for one in people],
     )

@@ -45,15 +45,18 @@ def page_of(made: Contents) -> str:
         f'<meta name="generator" content="opendp_timeseries {version}">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><style>{style}</style></head>'
     )
+    a_page = "such a page says that " if made.made_up else ""
     body = [
         f'<h1>{_text(made.title)}</h1><p>{_text(" ".join(made.first))}</p><p class="about">{_text(about)}</p>',
         _figures(made),
         _totals(made),
         _people(made),
-        _section("What is protected", made.protected),
-        _section("How far the numbers are from the truth", made.near),
-        _section("How to cite", [made.cite]),
+        _section(f"What {a_page}is protected", made.protected),
+        _section(f"How far {a_page}the numbers are from the truth", made.near),
+        "" if made.made_up else _section("How to cite", [made.cite]),
     ]
+    if made.made_up:
+        return f'{head}<body class="made-up">{"".join(body)}</body></html>\n'
     page = f"{head}<body>{''.join(body)}<h2>Download</h2>"
     return f"{page}{_downloads(made, _MOST - len(page))}</body></html>\n"
 

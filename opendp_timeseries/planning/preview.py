@@ -1,0 +1,132 @@
+"""What a page will look like: the same page, of made-up numbers, before any data are touched.
+
+The numbers come from the public description of a plan. They are counted, get noise and are smoothed as the log will be,
+so intervals are as wide as they will be, if the description is right.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike, NDArray
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries._files import write_file
+from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.counting.tables import log_in_utc
+from opendp_timeseries.design.design import Design
+from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.reading import Source
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.planning.errors import draw_steps
+from opendp_timeseries.reconstruction.contents import contents_of
+from opendp_timeseries.reconstruction.page import page_of
+from opendp_timeseries.reconstruction.smooth import smooth
+from opendp_timeseries.release.release import Release
+
+#: The numbers are the same for the same plan.
+_SEED: Final = 20240229
+_HOUR, _WEEK = np.timedelta64(1, "h"), np.timedelta64(7, "D")
+#: The hour at which a pattern of a day is lowest, and the days of a week on which one is.
+_LOWEST: Final = 4.0
+_WEEKEND: Final = (5, 6)
+
+
+def made_up_rates(
+    grid: TimeGrid,
+    *,
+    level: float | None = None,
+    season_amplitudes: Mapping[float, float] | None = None,
+    deviation: float | None = None,
+    time_scale: float | None = None,
+    proxy: ArrayLike | None = None,
+) -> NDArray[np.float64]:
+    """Return a made-up rate of each step: of a day lowest at night, of a week at the weekend.
+
+    :raises ValueError: without a level.
+    """
+    if proxy is not None:
+        return np.asarray(np.maximum(check.reals("proxy", proxy), 0.0))
+    if level is None:
+        raise ValueError("level must be given for a preview: the mean count of a step, roughly, as is publicly known")
+    steps, rng = np.arange(grid.size), np.random.default_rng(_SEED)
+    found = np.full(grid.size, check.real("level", level, above=0.0))
+    for period, amplitude in (season_amplitudes or {}).items():
+        turns = steps / period
+        if not grid.is_integer:
+            local = grid.edges("local")[:-1]
+            length = period * np.median(np.diff(grid.edges())) / _HOUR
+            if round(length) == round(_WEEK / _HOUR):
+                weekday = (local.astype("M8[D]").astype(np.int64) + 3) % 7
+                found += 2 * amplitude * (len(_WEEKEND) / 7 - np.isin(weekday, _WEEKEND))
+                continue
+            if round(length) == 24:
+                turns = ((local - local.astype("M8[D]")) / _HOUR - _LOWEST) / 24
+        found -= amplitude * np.cos(2 * np.pi * turns)
+    if deviation is not None and time_scale is not None:
+        decay = math.exp(-1 / time_scale)
+        noise = rng.normal(0.0, deviation * math.sqrt(1 - decay**2), grid.size)
+        found += scipy.signal.lfilter([1.0], [1.0, -decay], noise)
+    return np.asarray(np.maximum(found, 0.0))
+
+
+def made_up_log(design: Design, rates: NDArray[np.float64], rng: np.random.Generator) -> Any:
+    """Return a made-up log with these rates at each key, and as many events in each octave of how often people come."""
+    reading = design.count.reading
+    source = reading.source or Source(identifier="identifier", time="time")
+    keys = list(reading.panel or ("",))
+    worth = max(math.isqrt(reading.step_cap), 1) if reading.is_sum else 1
+    counts = rng.poisson(np.tile(rates[:, None] / worth, len(keys)))
+    step, key = np.divmod(np.repeat(np.arange(counts.size), counts.ravel()), len(keys))
+    sizes = (1 / (1 - rng.random(len(step) + 1) * len(rates) / (len(rates) + 1))).astype(
+        np.int64
+    )  # from 1 to all steps
+    sizes = sizes[: np.searchsorted(np.cumsum(sizes), len(step)) + 1]
+    people, first = np.repeat(np.arange(len(sizes)), sizes), np.repeat(np.cumsum(sizes) - sizes, sizes)
+    when = (np.arange(len(people)) - first + np.repeat(rng.random(len(sizes)), sizes)) / sizes[people]
+    people = people[np.argsort(when)][: len(step)]  # somebody's events lie apart
+    grid = reading.row_grid
+    log = {source.identifier: people, source.time or "time": grid.instants()[step] if not grid.is_integer else step}
+    if source.by is not None:
+        log[source.by] = np.array(keys)[key]
+    if source.value is not None:
+        log[source.value] = rng.exponential(worth, len(step))
+    return log_in_utc(log)
+
+
+def made_up_releases(designs: Sequence[Design], rates: NDArray[np.float64]) -> list[Release]:
+    """Return what designs would release together, of a log that is made up."""
+    rng = np.random.default_rng(_SEED)
+    log = made_up_log(designs[0], rates, rng)
+    return [_released(design, log, rng) for design in designs]
+
+
+def _released(design: Design, log: Any, rng: np.random.Generator) -> Release:
+    count = design.count
+    counts = count.add_up(engine_of(log).count(log, count, rng.bytes(16)))
+    values = np.ldexp(counts.astype(np.float64), -count.resolution_bits)
+    for stage in design.known.stages:
+        rows = values.reshape(-1, count.grid.size)
+        if isinstance(stage, Groups):
+            places = {key: k for k, key in enumerate(count.panel or ())}
+            values = np.concatenate([rows[[places[key] for key in keys]].sum(axis=0) for _, keys in stage.members])
+        else:
+            taps = np.fft.rfft(stage.taps)
+            values = np.concatenate([np.fft.irfft(np.fft.rfft(row) * taps, n=count.grid.size) for row in rows])
+    steps = draw_steps(rng, design.signal.size, design.sampling) if design.sampling.probability < 1 else None
+    steps = np.arange(design.signal.size) if steps is None else steps
+    return Release(steps=steps, values=values[steps] + rng.normal(0.0, design.scale, len(steps)), design=design)
+
+
+def preview_of(design: Design, guarantee: str, described: Mapping[str, Any], path: Any, options: dict[str, Any]) -> str:
+    """Return the page of a design, of made-up numbers; see :meth:`.Plan.preview`."""
+    (release,) = made_up_releases([design], made_up_rates(design.count.grid, **described))
+    seasons = list(described.get("season_amplitudes") or ()) or None
+    alone = design.count.reading.grouping is None
+    first, *totals = [smooth(release, seasons=seasons)] if alone else smooth([release], seasons=seasons)
+    content = contents_of(first, beside=totals[::-1], made_up=True, guarantee=guarantee, **options)
+    page = page_of(content)
+    write_file(path, page.encode())
+    return page
