@@ -1,4 +1,4 @@
-"""Draw the figures of the how-to pages into this folder: ``python docs/figures/draw.py``. The log is simulated."""
+"""Draw the figures of the pages into this folder: ``python docs/figures/draw.py``. Logs are public or simulated."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 import opendp.prelude as dp
 
 import opendp_timeseries as ts
-from opendp_timeseries.datasets import daily_profile, power_law, simulate_event_log
+from opendp_timeseries.datasets import daily_profile, load_flights, power_law, simulate_event_log
 
 SITES = ["north", "south", "west"]
 STOPS = [f"stop {k}" for k in range(20)]
@@ -32,6 +32,22 @@ def draw(folder):
 
     def save(figure, name):
         figure.savefig(folder / f"gallery-{name}.png")
+
+    steps = ts.TimeGrid(start="2013-01-01T05:00", step="3h", size=2920, zone="UTC")
+    aircraft = ts.event_log_domain(identifier="tailnum", time="time"), dp.symmetric_distance()
+    series = ts.smooth(
+        (aircraft >> ts.then_private_series(steps, epsilon=1.0, delta=1e-6))(load_flights()), seasons=("1d", "1w")
+    )
+    week = slice(8 * 90, 8 * 97)
+    figure, axes = plt.subplots(figsize=(4.5, 2.5), dpi=200, layout="constrained")
+    low, high = (end[week] for end in series.interval(0.9))
+    axes.fill_between(np.arange(56) / 8, low, high, color="0.85", linewidth=0, label="90% band")
+    axes.plot(np.arange(56) / 8, series.values[week], color="#0072B2", label="estimate")
+    axes.set_xticks(np.arange(7) + 0.5, ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"])
+    axes.set_ylabel("aircraft per 3 hours")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+    save(figure, "week")
 
     unit = "visitors per hour"
     save(ts.smooth(release(hours, cap=20), seasons=24).plot(unit=unit).figure, "band")
