@@ -1,4 +1,6 @@
-"""What a refused command prints."""
+"""What is refused: how commands and functions say so."""
+
+import pytest
 
 
 def refusal(capsys):
@@ -8,3 +10,9 @@ def refusal(capsys):
     assert said.err.startswith("error: ")
     assert said.err.count("\n") == 1
     return said.err
+
+
+def refuses(words, call, /, *arguments, error=ValueError, **options):
+    """Demand that a call is refused in words that match, whose arguments are sound to make."""
+    with pytest.raises(error, match=words):
+        call(*arguments, **options)

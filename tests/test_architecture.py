@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.refused import refuses
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 FIGURE = ROOT / "docs" / "figures" / "architecture.svg"
@@ -230,5 +232,4 @@ def test_circles_are_found() -> None:
 
 
 def test_a_module_on_no_floor_is_found() -> None:
-    with pytest.raises(AssertionError, match="attic stands on no floor"):
-        wrong_imports({"attic": ""}, PLAN)
+    refuses("attic stands on no floor", wrong_imports, {"attic": ""}, PLAN, error=AssertionError)

@@ -15,6 +15,7 @@ from opendp.context import constructors
 import opendp_timeseries as ts
 from opendp_timeseries.design.tiers import default_tiers
 from opendp_timeseries.plugin._opendp import maker_of, then
+from tests.refused import refuses
 
 SIZE = 200
 GRID = ts.TimeGrid(size=SIZE)
@@ -103,8 +104,7 @@ def test_ours_and_opendps_in_one_context(log_space):
 def test_what_is_left_out_is_refused_by_name(log_space):
     ctx = context(log_space, loss_of_zcdp(0.2, 2e-6), split_evenly_over=1)
     scaled = {"scale": 3.0, "sampling_probability": 0.1, "failure_probability": 1e-7}
-    with pytest.raises(ValueError, match=r"excess \('drop'\) requires a participation_cap"):
-        ctx.query().participation_count(GRID, excess="drop")
+    refuses(r"excess \('drop'\) requires a participation_cap", ctx.query().participation_count, GRID, excess="drop")
     # OpenDP takes a first parameter without a default for the one to search; its search then says which it was.
     with pytest.raises(TypeError, match=r"grid .* must be given as a TimeGrid"):
         ctx.query().participation_count(participation_cap=3).subsampled_gaussian(**scaled).param()
@@ -126,10 +126,7 @@ def test_a_failure_probability_that_cannot_fit_is_named_before_any_scale(log_spa
     query = ctx.query().participation_count(GRID, participation_cap=50)
     too_much = query.subsampled_gaussian(sampling_probability=0.1, failure_probability=1e-7)
     for ask in (too_much.param, too_much.resolve, too_much.release):
-        with pytest.raises(
-            ValueError, match=r"delta .* exceeds this query's share \(5e-09\); lower failure_probability="
-        ):
-            ask()
+        refuses(r"delta .* exceeds this query's share \(5e-09\); lower failure_probability=", ask)
     fits = query.subsampled_gaussian(sampling_probability=0.1, failure_probability=1e-9)
     assert fits.release().scale > 0
     assert ctx.query().participation_count(GRID, participation_cap=50) is not None
@@ -160,8 +157,7 @@ def test_a_name_taken_by_another_package_stops_no_import(log_space):
         assert len(query.totals({"all": ["a", "b"]}).gaussian().release()) == SIZE  # ours first
         theirs = context(log_space, dp.loss_of(rho=1.0), split_evenly_over=1).query()
         theirs = theirs.participation_count(GRID, **panel)
-        with pytest.raises(AssertionError, match="another plugin's"):
-            theirs.totals({"all": ["a", "b"]})
+        refuses("another plugin's", theirs.totals, {"all": ["a", "b"]}, error=AssertionError)
         assert theirs.timeseries_totals({"all": ["a", "b"]})._chain.map(1).l0 == SIZE
     finally:
         constructors.pop("timeseries_totals", None)
@@ -212,8 +208,7 @@ def test_split_budgets_answer_n_queries_and_refuse_the_next(log_space, n, loss):
             scale = mechanism.release().scale
         else:
             query.subsampled_gaussian(scale, sampling_probability=0.1, failure_probability=1e-9).release()
-    with pytest.raises(ValueError, match="exhausted"):
-        ctx.query()
+    refuses("exhausted", ctx.query)
 
 
 @pytest.mark.parametrize("loss", [0.3, (0.1, 1e-6), (1.0, 1e-300)])
@@ -231,8 +226,7 @@ def test_shares_are_proportional_and_within_the_whole(loss, parts):
 
 @pytest.mark.parametrize("bad", [0, -1, [], [1.0, -1.0], [float("nan")], True, 2.5])
 def test_parts_that_make_no_sense_are_refused(bad):
-    with pytest.raises((TypeError, ValueError), match=r"parts|weight"):
-        ts.split_budget((0.1, 1e-6), bad)
+    refuses(r"parts|weight", ts.split_budget, (0.1, 1e-6), bad, error=(TypeError, ValueError))
 
 
 @pytest.mark.parametrize(
@@ -297,8 +291,7 @@ def test_a_query_takes_its_own_share_by_the_exact_profile():
         )
         assert query.param() == pytest.approx(found, rel=1e-9)
         assert query.release().scale == query.param()
-    with pytest.raises(ValueError, match="exhausted"):
-        ctx.query()
+    refuses("exhausted", ctx.query)
 
 
 def test_a_share_of_zcdp_gives_its_delta_to_the_sample():
@@ -333,8 +326,7 @@ def test_a_share_of_zcdp_pays_for_rounding_to_the_noise_grid():
 def test_a_scale_that_is_given_is_kept():
     ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6))
     count = ctx.query().participation_count(GRID, participation_cap=20)
-    with pytest.raises(ValueError, match=r"its loss .* exceeds this query's share"):
-        count.subsampled_gaussian(0.1, sampling_probability=0.1).release()
+    refuses(r"its loss .* exceeds this query's share", count.subsampled_gaussian(0.1, sampling_probability=0.1).release)
     assert count.subsampled_gaussian(50.0, sampling_probability=0.1).release().scale == 50.0
 
 
@@ -363,20 +355,15 @@ def test_budgets_that_leave_no_room_are_refused_by_name():
         query.subsampled_gaussian(sampling_probability=0.1)
     for loss in (dp.loss_of(epsilon=0.0, delta=1e-6), dp.loss_of(epsilon=1.0, delta=0.0)):
         query = exact(loss).query().participation_count(GRID, participation_cap=20)
-        with pytest.raises(ValueError, match="must be above 0 in both"):
-            query.subsampled_gaussian(sampling_probability=0.1)
+        refuses("must be above 0 in both", query.subsampled_gaussian, sampling_probability=0.1)
     for loss in (dp.loss_of(epsilon=1.0, delta=1e-6), loss_of_zcdp(0.1, 1e-6)):
         query = exact(loss).query().participation_count(GRID, participation_cap=20)
-        with pytest.raises(ValueError, match=r"sampling_probability \(0.0\) keeps no step"):
-            query.subsampled_gaussian(sampling_probability=0.0)
-        with pytest.raises(TypeError, match="sampling_probability must be given"):
-            query.subsampled_gaussian()
+        refuses(r"sampling_probability \(0.0\) keeps no step", query.subsampled_gaussian, sampling_probability=0.0)
+        refuses("sampling_probability must be given", query.subsampled_gaussian, error=TypeError)
     query = exact(dp.loss_of(epsilon=1.0, delta=1e-305)).query().participation_count(GRID, participation_cap=20)
-    with pytest.raises(ValueError, match=r"no scale reaches \(ε = "):
-        query.subsampled_gaussian(sampling_probability=0.1)
+    refuses(r"no scale reaches \(ε = ", query.subsampled_gaussian, sampling_probability=0.1)
     query = exact(loss_of_zcdp(1e-305, 1e-6)).query().participation_count(GRID, participation_cap=20)
-    with pytest.raises(ValueError, match=r"no scale reaches \(ρ = "):
-        query.subsampled_gaussian(sampling_probability=0.1)
+    refuses(r"no scale reaches \(ρ = ", query.subsampled_gaussian, sampling_probability=0.1)
 
 
 def test_weights_may_be_an_array():
@@ -449,8 +436,7 @@ def test_any_count_meets_any_noise_that_the_budget_allows(loss, first):
     assert laplace.param == pytest.approx(l1 / math.sqrt(2 * share) if in_rho else l1 / share, rel=1e-6)
     assert np.size(ctx(laplace)) > 0
     if not in_rho and not has_delta:
-        with pytest.raises(ValueError, match=r"gaussian\(\) does not fit a budget in MaxDivergence"):
-            stage(ctx.query()).gaussian()
+        refuses(r"gaussian\(\) does not fit a budget in MaxDivergence", stage(ctx.query()).gaussian)
         return
     gaussian = stage(ctx.query()).gaussian().resolve()
     if in_rho:
@@ -468,8 +454,7 @@ def test_what_scales_in_l2_takes_gaussian_noise_and_no_laplace():
         ctx.query().participation_count(GRID, participation_cap=5),
         ctx.query().participation_count(GRID, participation_cap=5, gap=3).circulant_filter(ts.gaussian_kernel(SIZE, 1)),
     ):
-        with pytest.raises(ValueError, match=r"\(norm='l2'\); give the count a participation_cap, with norm='l1' or"):
-            scaled.laplace()
+        refuses(r"\(norm='l2'\); give the count a participation_cap, with norm='l1' or", scaled.laplace)
     values = np.array(ctx.query().participation_count(GRID, participation_cap=5).gaussian().release())
     assert np.array_equal(values, np.rint(values * 2.0**52) / 2.0**52)
     assert len(values) == SIZE
@@ -485,8 +470,7 @@ def test_a_private_series_takes_the_share_of_its_query():
     assert release.stated.loss[0] == pytest.approx((0.25, 2.5e-7), rel=1e-8)
     assert "release 1 of 4 in a Context" in release.guarantee()
     options = {"by": "time", "keys": [3, 4], "key_cap": 1, "step_cap": 2, "tiers": ts.Tiers(ends=(5,))}
-    with pytest.raises(ValueError, match="by"):
-        ctx.query().private_series(GRID, **options)
+    refuses("by", ctx.query().private_series, GRID, **options)
     with pytest.raises(TypeError, match="delta and epsilon must be left out: the query takes its own share"):
         ctx.query().private_series(GRID, epsilon=0.1, delta=1e-7)
     with pytest.raises(TypeError, match="participation_cap must be left out: a private series has none"):
@@ -542,8 +526,7 @@ def test_a_stage_of_somebody_else_ends_what_a_release_knows(log_space):
     query = ctx.query().new_with(chain=twice).participation_count(GRID, participation_cap=5)
     release = query.subsampled_gaussian(sampling_probability=0.5).release()
     for ask in (release.guarantee, release.to_json):
-        with pytest.raises(ValueError, match=r"no guarantee|not known"):
-            ask()
+        refuses(r"no guarantee|not known", ask)
 
 
 NOISES = {
@@ -566,8 +549,7 @@ def test_a_share_is_spent_before_post_processing(loss, noise):
         raise KeyError("a slip")
 
     query = noise(ctx.query().participation_count(GRID, participation_cap=5, excess="drop"))
-    with pytest.raises(KeyError, match="a slip"):
-        query.new_with(chain=query._chain >> careless).release()
+    refuses("a slip", query.new_with(chain=query._chain >> careless).release, error=KeyError)
     assert len(seen) == 1
     assert len(ctx.remaining_privacy_loss()) == 1
 
@@ -585,8 +567,7 @@ def test_opendps_own_context_spends_nothing_where_post_processing_fails(log_spac
 
     count = context.query().participation_count(GRID, participation_cap=5).lp_distance(dp.l2_distance(T=float))
     query = count.gaussian(scale=1000.0)
-    with pytest.raises(dp.OpenDPException, match="a slip"):
-        query.new_with(chain=query._chain >> careless).release()
+    refuses("a slip", query.new_with(chain=query._chain >> careless).release, error=dp.OpenDPException)
     assert len(seen) == 1
     assert len(context.remaining_privacy_loss()) == 2
 
@@ -620,8 +601,7 @@ def test_opendps_truncation_of_groups_is_as_the_page_says(make):
     assert abs(kept - (cap - 1)) < 0.1  # a step less than is asked for
     sampled = asked()
     assert context.remaining_privacy_loss() == []
-    with pytest.raises(dp.OpenDPException, match="multiple fields with name"):
-        sampled.collect()
+    refuses("multiple fields with name", sampled.collect, error=dp.OpenDPException)
 
 
 def test_it_takes_what_opendps_own_compositor_takes(log_space):
@@ -666,8 +646,7 @@ def test_people_beside_a_series_in_one_budget():
 def test_a_query_without_noise_says_what_is_missing():
     query = exact(dp.loss_of(epsilon=1.0)).query().individual_count()
     for ask in (query.release, query.param, query.resolve):
-        with pytest.raises(ValueError, match=r"adds no noise.* end it by laplace\(\)"):
-            ask()
+        refuses(r"adds no noise.* end it by laplace\(\)", ask)
     assert query.resolve(allow_transformations=True).map(1).l0 == 1
 
 
@@ -686,8 +665,7 @@ def test_opendps_own_queries_point_to_the_polars_route():
         ):
             getattr(query, name)()
     for name in ("select", "group_by", "filter", "quantile", "collect"):  # of Polars' own
-        with pytest.raises(AttributeError, match=f"^'{name}' does not take an event log: {POLARS_ROUTE}"):
-            getattr(query, name)
+        refuses(f"^'{name}' does not take an event log: {POLARS_ROUTE}", getattr, query, name, error=AttributeError)
     assert query.identity().individual_count().laplace().param() == pytest.approx(1.0)
     with pytest.raises(AttributeError, match="Unrecognized constructor: 'select'"):
         query.individual_count().select  # noqa: B018
@@ -704,10 +682,8 @@ def test_a_log_query_on_a_frame_points_to_opendps_queries():
         split_evenly_over=2,
     )
     assert abs(ctx.log_query().individual_count().laplace().release() - 300) < 60
-    with pytest.raises(TypeError, match=r"query\(\).count\(…\) on the Context asks OpenDP's own queries"):
-        ctx.log_query().count()
-    with pytest.raises(AttributeError, match=r"query\(\).select\(…\) on the Context"):
-        ctx.log_query().select()
+    refuses(r"query\(\).count\(…\) on the Context asks OpenDP's own queries", ctx.log_query().count, error=TypeError)
+    refuses(r"query\(\).select\(…\) on the Context", getattr, ctx.log_query(), "select", error=AttributeError)
 
 
 # --- What OpenDP would refuse in words of its own ---
@@ -729,8 +705,7 @@ def test_noise_that_is_too_little_for_the_share_is_refused_in_words(loss):
         count = context.query().participation_count(GRID, participation_cap=3)
         asked += [count.subsampled_gaussian(0.5, sampling_probability=1)]
     for query in asked:
-        with pytest.raises(ValueError, match=r"^its loss \(.*\) exceeds this query's share \(.*\); leave out"):
-            query.release()
+        refuses(r"^its loss \(.*\) exceeds this query's share \(.*\); leave out", query.release)
     assert len(context.remaining_privacy_loss()) == 2
     assert isinstance(context.query().individual_count().laplace(40.0).release(), int)
     assert isinstance(context.query().individual_count().laplace().release(), int)

@@ -14,6 +14,7 @@ import pytest
 from opendp_timeseries import _files
 from opendp_timeseries._files import UNFINISHED, files_together
 from opendp_timeseries._process import LOCK, locked
+from tests.refused import refuses
 
 NAMES = ("a.csv", "a.png", "a.json")
 
@@ -45,8 +46,7 @@ def test_files_appear_together_and_nothing_else_stays(places, tmp_path):
 
 def test_earlier_files_are_replaced_only_when_asked(places, tmp_path):
     places[1].write_bytes(b"earlier")
-    with pytest.raises(FileExistsError, match=r"a\.png"):
-        fill(places, b"new", replace=False)
+    refuses(r"a\.png", fill, places, b"new", error=FileExistsError, replace=False)
     assert contents(tmp_path) == {"a.png": b"earlier"}
 
 
@@ -66,8 +66,7 @@ def test_what_is_no_ordinary_file_is_never_replaced(places, tmp_path):
     log.write_bytes(b"private")
     for make in (lambda: places[0].symlink_to(log), places[0].mkdir, lambda: os.mkfifo(places[0])):
         make()
-        with pytest.raises(OSError, match=r"must not be a (folder or a device|symbolic link)"):
-            fill(places, b"new")
+        refuses(r"must not be a (folder or a device|symbolic link)", fill, places, b"new", error=OSError)
         assert log.read_bytes() == b"private"
         (places[0].rmdir if places[0].is_dir() else places[0].unlink)()
 
@@ -116,12 +115,10 @@ def test_what_cannot_be_written_is_refused_before_the_block_runs(places, tmp_pat
     assert failure.value.filename.endswith("/" + "x" * 300)
     places[1].write_bytes(b"earlier")
     places[1].chmod(0o444)
-    with pytest.raises(PermissionError, match=r"a\.png\) is read-only; make it writable"):
-        block(places[1])
+    refuses(r"a\.png\) is read-only; make it writable", block, places[1], error=PermissionError)
     places[1].chmod(0o644)
     monkeypatch.setattr(os, "access", lambda *_: False)  # as for a file of somebody else
-    with pytest.raises(PermissionError, match=r"a\.png\) is read-only; make it writable"):
-        block(places[1])
+    refuses(r"a\.png\) is read-only; make it writable", block, places[1], error=PermissionError)
     assert contents(tmp_path) == {"a.png": b"earlier"}
 
 
@@ -247,12 +244,10 @@ def test_a_lock_that_is_deleted_is_noticed(tmp_path):
         with pytest.raises(BlockingIOError, match="ledger is in use by another process"), locked(place, 0.0):
             pytest.fail("the lock was given twice")
         (tmp_path / f".ledger{LOCK}").unlink()
-        with pytest.raises(OSError, match=r"\.ledger\.lock was deleted while it was in use; leave it there"):
-            check()
+        refuses(r"\.ledger\.lock was deleted while it was in use; leave it there", check, error=OSError)
         with locked(place, 0.0) as theirs:  # as another process may
             theirs()
-            with pytest.raises(OSError, match="was deleted"):
-                check()
+            refuses("was deleted", check, error=OSError)
 
 
 def test_a_lock_that_is_deleted_before_it_is_had_is_asked_for_again(tmp_path, monkeypatch):

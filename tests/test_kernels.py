@@ -19,6 +19,7 @@ from opendp_timeseries.design.kernels import (
     kernel_from_taps,
 )
 from tests.oracles import filtering as oracle
+from tests.refused import refuses
 
 #: Each kernel that has a name and a parameter: a new one is tested, and asks the oracle for its ideal taps.
 MAKERS = {name: make for name, make in kernels._NAMED.items() if make is not identity_kernel}
@@ -89,8 +90,7 @@ def test_other_kernels_are_rounded_and_keep_their_norm_or_are_what_is_stored():
     assert signed.rounded(8).numerators.tolist() == [256, -77, 0, 26]
     assert signed.rounded(30) is signed
     assert identity_kernel(4).rounded(16) == identity_kernel(4)
-    with pytest.raises(ValueError, match="all taps are zero"):
-        kernel_from_taps([0.01, -0.01, 0.0]).rounded(4)
+    refuses("all taps are zero", kernel_from_taps([0.01, -0.01, 0.0]).rounded, 4)
 
 
 def test_boxcar_is_a_moving_average():
@@ -170,8 +170,7 @@ def test_shape_is_recognised(taps, expected):
     ],
 )
 def test_refusals_name_the_value_and_the_remedy(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
+    refuses(message, make, error=error)
 
 
 def test_taps_around_a_centre_weigh_steps_before_and_after():
@@ -243,11 +242,9 @@ def test_convolution_of_other_kernels():
     double = kernel_from_taps([1.0, 0.5, 0.5])
     assert double.is_symmetric_decreasing
     assert double.convolve(double).l1 == 4
-    with pytest.raises(ValueError, match=r"kernel sizes \(4 and 3\) must be equal"):
-        signed.convolve(double)
+    refuses(r"kernel sizes \(4 and 3\) must be equal", signed.convolve, double)
     faint = kernel_from_taps([2.0**-20, 0, 0])
-    with pytest.raises(ValueError, match="less than one unit at resolution_bits"):
-        faint.convolve(faint)
+    refuses("less than one unit at resolution_bits", faint.convolve, faint)
 
 
 def test_a_copy_is_as_fixed_as_the_kernel():

@@ -15,6 +15,7 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.plugin.known import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import log_of
 from tests.oracles import counting as oracle
+from tests.refused import refuses
 
 pytestmark = pytest.mark.filterwarnings("ignore::opendp_timeseries.PeriodUnitWarning")
 
@@ -180,23 +181,15 @@ def test_several_releases_are_joined():
 
 
 def test_what_has_no_periods_has_no_loss_over_them():
-    with pytest.raises(ValueError, match="found one individual added or removed"):
-        ts.loss_over_periods(measurement(ONE), periods=2)
-    with pytest.raises(ValueError, match="the same unit of privacy"):
-        ts.loss_over_periods([measurement(), measurement(ONE)], periods=2)
-    with pytest.raises(ValueError, match="found none"):
-        ts.loss_over_periods([], periods=2)
-    with pytest.raises(ValueError, match="one for each of 1 releases"):
-        ts.loss_over_periods(measurement(), periods=[1, 2])
-    with pytest.raises(ValueError, match="at least 1"):
-        ts.loss_over_periods(measurement(), periods=0)
+    refuses("found one individual added or removed", ts.loss_over_periods, measurement(ONE), periods=2)
+    refuses("the same unit of privacy", ts.loss_over_periods, [measurement(), measurement(ONE)], periods=2)
+    refuses("found none", ts.loss_over_periods, [], periods=2)
+    refuses("one for each of 1 releases", ts.loss_over_periods, measurement(), periods=[1, 2])
+    refuses("at least 1", ts.loss_over_periods, measurement(), periods=0)
     for number in (1.5, None, "3"):
-        with pytest.raises(TypeError, match=r"periods .* must be an integer"):
-            ts.loss_over_periods(measurement(), periods=number)
-    with pytest.raises(TypeError, match="must be a Measurement"):
-        ts.loss_over_periods([count(day())], periods=2)
-    with pytest.raises(ValueError, match="periods"):
-        signal_of(count(ONE)).influence(1, periods=2)
+        refuses(r"periods .* must be an integer", ts.loss_over_periods, measurement(), error=TypeError, periods=number)
+    refuses("must be a Measurement", ts.loss_over_periods, [count(day())], error=TypeError, periods=2)
+    refuses("periods", signal_of(count(ONE)).influence, 1, periods=2)
 
 
 # --- Words
@@ -270,8 +263,7 @@ FORGED = {
 def test_edited_records_are_refused(forge):
     document = json.loads(measurement(participation_cap=30)(nobody()).to_json())
     forge(document["design"]["count"]["reading"]["unit"])
-    with pytest.raises(ValueError, match=r"."):
-        ts.read_releases(json.dumps(document))
+    refuses(r".", ts.read_releases, json.dumps(document))
 
 
 def test_words_that_are_those_of_a_person_are_not_read():
@@ -306,11 +298,9 @@ def context_of_days(shares):
 def test_measurements_of_two_units_do_not_compose():
     month = ts.period_distance("1mo", zone="America/New_York")
     for other in (ONE, month, day(replaced=True)):
-        with pytest.raises(ValueError, match="input_metric"):
-            ts.make_composition([measurement(), measurement(other)], delta=1e-6)
+        refuses("input_metric", ts.make_composition, [measurement(), measurement(other)], delta=1e-6)
     context = context_of_days(2)
-    with pytest.raises(Exception, match="MetricMismatch"):
-        context.queryable(measurement(ONE))
+    refuses("MetricMismatch", context.queryable, measurement(ONE), error=Exception)
     assert context.queryable(measurement(scale=50.0, delta=1e-7)).size == HOURS.size
 
 
@@ -331,13 +321,10 @@ def test_a_context_spends_its_share_on_the_unit():
 
 def test_counts_that_do_not_know_of_periods_refuse_them():
     # What is built on log_of has to say that it counts within periods.
-    with pytest.raises(TypeError, match="this query would not"):
-        log_of(LOG, day(), by=None, keys=None, time=None)
-    with pytest.raises(TypeError, match="this query would not"):
-        ts.make_individual_count(LOG, day(), grid=HOURS)
+    refuses("this query would not", log_of, LOG, day(), error=TypeError, by=None, keys=None, time=None)
+    refuses("this query would not", ts.make_individual_count, LOG, day(), error=TypeError, grid=HOURS)
     context = context_of_days(1)
-    with pytest.raises(TypeError, match="this query would not"):
-        context.query().individual_count()
+    refuses("this query would not", context.query().individual_count, error=TypeError)
 
 
 def test_a_histogram_counts_each_period():
@@ -398,11 +385,9 @@ def test_a_ledger_is_of_one_unit(tmp_path):
     assert WORDS in days.guarantee()
     for ledger, metric in [(persons, day()), (days, ONE), (days, ts.period_distance("1mo", zone="America/New_York"))]:
         before = ledger.path.read_bytes()
-        with pytest.raises(ValueError, match="do not add up"):
-            ledger.release(measurement(metric), lambda: pytest.fail("the log was read"))
+        refuses("do not add up", ledger.release, measurement(metric), lambda: pytest.fail("the log was read"))
         assert ledger.path.read_bytes() == before
-    with pytest.raises(ValueError, match="do not add up"):
-        persons.add(measurement()(nobody()))
+    refuses("do not add up", persons.add, measurement()(nobody()))
     days.release(measurement(scale=20.0), nobody())
     days.release(measurement(scale=20.0), nobody())
     assert ts.Ledger(days.path).guarantee().endswith(f"for {WORDS}")
@@ -451,8 +436,7 @@ def test_a_ledger_finds_the_noise_of_days_that_are_not_spent(tmp_path):
     ledger.release(first >> ts.then_subsampled_gaussian(fresh, sampling_probability=1.0, delta=1e-6), nobody())
     assert ledger.least_scale(second, sampling_probability=1.0) == fresh
     assert ledger.least_scale(first, sampling_probability=1.0) > 1000 * fresh
-    with pytest.raises(ValueError, match="unit of privacy"):
-        ledger.least_scale(count(ONE), sampling_probability=1.0)
+    refuses("unit of privacy", ledger.least_scale, count(ONE), sampling_probability=1.0)
 
 
 def test_a_count_made_elsewhere_is_in_every_period(tmp_path):
@@ -489,16 +473,14 @@ def test_a_programme_is_of_one_unit(tmp_path):
         ts.TimeGrid(start=f"2024-0{m}-01", end=f"2024-0{m + 1}-01", step="1h", zone="America/New_York") for m in (1, 2)
     ]
     budget = {"epsilon": 1.0, "delta": 1e-6, "sampling_probability": 0.5}
-    with pytest.raises(ValueError, match="the same unit of privacy"):
-        ts.Programme.plan([count(day(), grids[0]), count(ONE, grids[1])], **budget)
+    refuses("the same unit of privacy", ts.Programme.plan, [count(day(), grids[0]), count(ONE, grids[1])], **budget)
     planned = ts.Programme.plan([count(day(), grid) for grid in grids], **budget)
     again = ts.Programme.from_json(planned.to_json())
     assert again == planned
     ledger = ts.Ledger.create(tmp_path / "days.ledger", programme=again)
     ledger.release(again.measurement(count(day(), grids[0])), nobody())
     assert WORDS in ledger.guarantee()
-    with pytest.raises(ValueError, match="one release of the programme"):
-        again.measurement(count(ONE, grids[0]))
+    refuses("one release of the programme", again.measurement, count(ONE, grids[0]))
 
 
 def test_no_warning_reaches_whoever_reads():

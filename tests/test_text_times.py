@@ -17,6 +17,7 @@ from opendp_timeseries.counting.files import read_csv_log, read_parquet_log
 from opendp_timeseries.grid import TextTimes, TimeGrid, read_text_times
 from tests.counting.tables import count_of, rows_of_csv
 from tests.oracles import text_times as oracle
+from tests.refused import refuses
 
 NAT = np.iinfo(np.int64).min
 US = dt.timedelta(microseconds=1)
@@ -333,10 +334,8 @@ class TestParquet:
         if first == second and first in ("naive", "in ms", "aware"):
             self.test_are_read_as_such(tmp_path, [first, second])
             return
-        with pytest.raises(ValueError, match=r"UTC for timestamps of one type alone, which column 'time' \("):
-            self.log(tmp_path, first, second)
+        refuses(r"UTC for timestamps of one type alone, which column 'time' \(", self.log, tmp_path, first, second)
 
     @pytest.mark.parametrize("kinds", [["text"], ["naive", "text"], ["text", "aware"], ["aware", "text"]])
     def test_text_is_refused_in_any_file(self, tmp_path, kinds):
-        with pytest.raises(TypeError, match="column 'time' of type string does not hold times"):
-            self.log(tmp_path, *kinds)
+        refuses("column 'time' of type string does not hold times", self.log, tmp_path, *kinds, error=TypeError)

@@ -16,6 +16,7 @@ from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, extremal_law
 from opendp_timeseries.design.kernels import gaussian_kernel
 from tests.oracles import accounting as oracle
+from tests.refused import refuses
 
 
 def law(cap, p, *, std=0, size=1800):
@@ -47,8 +48,7 @@ def jointly(losses, *, adaptive=False):
     ],
 )
 def test_budgets_are_checked_when_they_are_made(given, message):
-    with pytest.raises(ValueError, match=message):
-        Budget(**given)
+    refuses(message, Budget, **given)
 
 
 def test_a_budget_in_words_reads_back_exactly():
@@ -124,8 +124,7 @@ def test_a_number_is_met_from_above_to_twelve_digits():
         assert found in asked  # it was seen to hold
         assert len(asked) < 80
     assert calibrate(lambda _: 0.0, 1e-6) < 1e-290
-    with pytest.raises(ValueError, match="the budget is used up"):
-        calibrate(lambda _: 1.0, 1e-6, refusal="the budget is used up")
+    refuses("the budget is used up", calibrate, lambda _: 1.0, 1e-6, refusal="the budget is used up")
 
 
 def test_few_losses_are_asked_for():
@@ -140,8 +139,7 @@ def test_what_is_never_enough_is_refused():
     unbounded = extremal_law(Influence(l0=3, l2=math.inf, linf=math.inf), 0.5, 3)
     for loss_at in (unbounded.at, jointly([unbounded.at(1.0), law(3, 0.5).at(1.0)])):
         for budget in (Budget(epsilon=1.0, delta=1e-6), Budget(rho=1.0, delta=1e-6)):
-            with pytest.raises(ValueError, match="no scale reaches"):
-                calibrate(loss_at, budget)
+            refuses("no scale reaches", calibrate, loss_at, budget)
 
 
 def test_a_loss_that_jumps_is_refused_or_met():

@@ -17,6 +17,7 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
 from tests import make
 from tests.oracles import counting as oracle
+from tests.refused import refuses
 
 KEYS = ("a", "b", "c")
 CITY = {"city": ["a", "b", "c"]}
@@ -162,8 +163,7 @@ def test_what_groups_cannot_be_is_refused_by_name():
         ({"x": ["a", "b", "c", "d"]}, "'d' of 'x' is not one"),
         ({"x": ["a", "b", "c", "c"]}, "distinct keys; 'c' is there twice"),
     ):
-        with pytest.raises(ValueError, match=message):
-            count_of(tree)
+        refuses(message, count_of, tree)
     for shares, message in (
         ((0.5,), "one share for the keys and each of 1 levels"),
         ((0.5, 0.4), "add up to 1"),
@@ -171,13 +171,11 @@ def test_what_groups_cannot_be_is_refused_by_name():
         ((1.5, -0.5), "share of a level"),
         ("ab", "must list one share"),
     ):
-        with pytest.raises(ValueError, match=message):
-            count_of(CITY, shares)
+        refuses(message, count_of, CITY, shares)
     with pytest.raises(ValueError, match="must be one for the keys and each of 1 levels of groups, and add up to 16"):
         Grouping(groups=Grouping.of(CITY, KEYS).groups, shares=(13, 4))
     deep = {"1": {"2": {"3": {"4": {"5": {"6": KEYS}}}}}}
-    with pytest.raises(ValueError, match="shares must be given for 6 levels"):
-        Grouping.of(deep, KEYS)
+    refuses("shares must be given for 6 levels", Grouping.of, deep, KEYS)
     assert Grouping.of(deep, KEYS, [4 / 16] + [2 / 16] * 6).shares == (4, 2, 2, 2, 2, 2, 2)
     assert Grouping.of(CITY, KEYS).shares == (13, 3)
     assert Grouping.of(NESTED, KEYS).shares == (10, 3, 3)
@@ -192,5 +190,4 @@ def test_what_groups_cannot_be_is_refused_by_name():
         ({"per": TimeGrid(size=1)}, "per"),
     ):
         given = {"panel": KEYS, "source": Source(identifier="id", time="time", by="key"), "tiers": Tiers(ends=(2,))}
-        with pytest.raises(ValueError, match=message):
-            make.count(**given | {"grid": TimeGrid(size=3), "grouping": groups} | changes)
+        refuses(message, make.count, **given | {"grid": TimeGrid(size=3), "grouping": groups} | changes)

@@ -23,6 +23,7 @@ from opendp_timeseries.design.kernels import gaussian_kernel
 from tests.limits import within
 from tests.oracles import accounting as oracle
 from tests.oracles import joint as joint_oracle
+from tests.refused import refuses
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 3.0)
 
@@ -316,15 +317,12 @@ def test_at_the_edges():
         loss = joint_loss([one, unbounded, filtered(3, 0.5, 1.0, size=20, std=2.0)], adaptive=adaptive)
         assert loss.delta(1.0) == 1
         assert loss.epsilon(1e-6) == loss.renyi(2.0) == loss.zero_concentrated(1e-3)[0] == math.inf
-    with pytest.raises(ValueError, match="losses must not be empty"):
-        joint_loss([])
-    with pytest.raises(ValueError, match=r"scale \(0.25\) must be at least 0.5"):
-        PrivacyLoss(joint_loss([one, one]).law, 0.25)
+    refuses("losses must not be empty", joint_loss, [])
+    refuses(r"scale \(0.25\) must be at least 0.5", PrivacyLoss, joint_loss([one, one]).law, 0.25)
     with pytest.raises(ValueError, match="no scale reaches"):
         calibrate(lambda factor: joint_loss([one, count(3, 0.5, 0.0)], factor=factor), Budget(epsilon=1.0, delta=1e-6))
     assert least_factor([nothing], 1.0, 1e-6) == 0
-    with pytest.raises(ValueError, match="no scale reaches"):
-        least_factor([one, unbounded], 1.0, 1e-6)
+    refuses("no scale reaches", least_factor, [one, unbounded], 1.0, 1e-6)
     assert least_factor([count(1, 1e-9, 1.0)] * 2, 1.0, 1e-6) < 1e-200
 
 

@@ -12,6 +12,7 @@ from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import gaussian_kernel
+from tests.refused import refuses
 
 theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
 
@@ -100,10 +101,7 @@ def test_hull():
 
 def test_refusals():
     law, _ = LAWS["small"]
-    with pytest.raises(ValueError, match="scale"):
-        law.at(0.0).distribution()
-    with pytest.raises(ValueError, match="discretization"):
-        law.at(0.7).distribution(discretization=1e-9)
-    with pytest.raises(ValueError, match="raise the scale"):
-        law.at(0.01).distribution()
+    refuses("scale", law.at(0.0).distribution)
+    refuses("discretization", law.at(0.7).distribution, discretization=1e-9)
+    refuses("raise the scale", law.at(0.01).distribution)
     assert not math.isinf(law.at(5.0).distribution().get_epsilon_for_delta(1e-6))

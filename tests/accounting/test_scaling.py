@@ -26,6 +26,7 @@ from tests.oracles import scaling as oracle
 from tests.oracles import separated
 from tests.oracles.scaling import UNIT, Setting
 from tests.oracles.stratified import gaussian_profile
+from tests.refused import refuses
 
 KEYS = "abcdef"
 
@@ -461,8 +462,7 @@ def test_a_smaller_sum_of_magnitudes_is_a_smaller_influence():
     assert l1_of(least) == 2.5
     assert l1_of(free) == 4
     for bad in (-1.0, math.nan, "1"):
-        with pytest.raises((TypeError, ValueError), match="l1"):
-            Influence(l0=1, l2=1.0, linf=1.0, l1=bad)
+        refuses("l1", Influence, error=(TypeError, ValueError), l0=1, l2=1.0, linf=1.0, l1=bad)
     assert l1_of(Influence(l0=3, l2=math.inf, linf=math.inf)) == math.inf
     assert l1_of(Influence(l0=0, l2=math.inf, linf=math.inf)) == 0
 
@@ -479,6 +479,5 @@ def test_a_square_is_known_where_its_root_is_rounded():
     assert Influence(l0=9, l2=math.inf, linf=1.0).l2_squared == math.inf
     assert Influence(l0=9, l2=math.inf, linf=1.0, squared=3).l2_squared == 3
     for bad in (-1, math.nan, "1"):
-        with pytest.raises((TypeError, ValueError), match="squared"):
-            Influence(l0=1, l2=1.0, linf=1.0, squared=bad)
+        refuses("squared", Influence, error=(TypeError, ValueError), l0=1, l2=1.0, linf=1.0, squared=bad)
     assert l1_of(Influence(l0=3, l2=1.7e308, linf=math.inf)) == math.inf

@@ -14,6 +14,7 @@ from opendp_timeseries.accounting.influence import Majorant, count_influence
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import Kernel, boxcar_kernel, exponential_kernel, gaussian_kernel
 from tests.oracles import separated as oracle
+from tests.refused import refuses
 
 
 def count(size, gap, steps, *, replaced=False, series=1, step_cap=1):
@@ -284,15 +285,12 @@ def test_what_a_gap_is_printed_as():
 
 @pytest.mark.parametrize(("gap", "error"), [(0, ValueError), (-3, ValueError), (1.5, TypeError), (True, TypeError)])
 def test_a_gap_is_a_positive_whole_number(gap, error):
-    with pytest.raises(error, match=r"gap \("):
-        Influence(l0=1, l2=1.0, linf=1.0, gap=gap)
-    with pytest.raises(error, match=r"gap \("):
-        count(10, gap, 2)
+    refuses(r"gap \(", Influence, error=error, l0=1, l2=1.0, linf=1.0, gap=gap)
+    refuses(r"gap \(", count, 10, gap, 2, error=error)
 
 
 def test_a_gap_fits_on_the_cycle_and_may_be_of_numpy():
-    with pytest.raises(ValueError, match=r"gap \(11\) must be at most 10"):
-        count(10, 11, 2)
+    refuses(r"gap \(11\) must be at most 10", count, 10, 11, 2)
     assert type(count(10, np.int64(3), 2).gap) is int
     assert count(1, 1, 1) == count_influence(1, participation_cap=1, step_cap=1, size=1, replaced=False)
 

@@ -18,6 +18,7 @@ from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
 from tests.oracles import stratified as oracle
+from tests.refused import refuses
 
 
 def person(steps, size, **more):
@@ -228,14 +229,12 @@ def test_a_float_names_its_blocks(length):
     ],
 )
 def test_a_probability_that_leaves_no_blocks_is_refused(p, size, message):
-    with pytest.raises(ValueError, match=message):
-        blocks_of(p, size)
+    refuses(message, blocks_of, p, size)
 
 
 @pytest.mark.parametrize("name", ["Poisson", "blocks", None, 1, ["poisson"]])
 def test_a_design_that_is_not_known_is_refused(name):
-    with pytest.raises(ValueError, match=r"sampling .* must be one of 'poisson', 'stratified'"):
-        sample_of(0.5, name, 10)
+    refuses(r"sampling .* must be one of 'poisson', 'stratified'", sample_of, 0.5, name, 10)
 
 
 def test_samples_are_told_from_others():

@@ -25,6 +25,7 @@ from opendp_timeseries.design.weighting import capped
 from opendp_timeseries.grid import Period, TimeGrid
 from opendp_timeseries.plugin.known import stated_designs
 from tests import make
+from tests.refused import refuses
 
 HOURS = TimeGrid(start="2024-03-30", step="1h", size=48, zone="Europe/Berlin")
 WHOLE = TimeGrid.from_edges([HOURS.start, HOURS.end], zone="Europe/Berlin")
@@ -213,8 +214,7 @@ def test_periods_are_as_long_as_they_are():
     assert [Signal(within).influence(periods=k).l0 for k in (1, 2, 3, 9)] == [24, 47, 48, 48]
     assert within.reading.period_span is not None
     assert make.changed(within, source=None).reading.period_span is None
-    with pytest.raises(ValueError, match=r"periods \(2\) must be 1, as this is for one individual"):
-        design(ONE).loss(periods=2)
+    refuses(r"periods \(2\) must be 1, as this is for one individual", design(ONE).loss, periods=2)
 
 
 def test_nothing_of_it_can_be_changed():
@@ -227,14 +227,11 @@ def test_what_is_not_known_is_not_stated():
     unknown = design(UnknownSignal(48))
     assert (unknown.signal.size, unknown.signal.kernels) == (48, ())
     for ask in (unknown.loss, unknown.to_dict, unknown.python, lambda: unknown.count, lambda: unknown.unit):
-        with pytest.raises(ValueError, match="not known how this signal was made"):
-            ask()
+        refuses("not known how this signal was made", ask)
     for source in (None, replace(SOURCE, exact=True)):
-        with pytest.raises(ValueError, match=r"event_log_domain\(…\) only"):
-            design(make.changed(ONE, source=source)).python()
+        refuses(r"event_log_domain\(…\) only", design(make.changed(ONE, source=source)).python)
     # Of a unit that no distance between event logs has, the call would be that of another unit.
-    with pytest.raises(ValueError, match="a unit of 2 individuals"):
-        design(make.changed(ONE, unit=Unit(individuals=2))).python()
+    refuses("a unit of 2 individuals", design(make.changed(ONE, unit=Unit(individuals=2))).python)
 
 
 @pytest.mark.parametrize(
@@ -289,16 +286,14 @@ def test_what_is_not_known_is_not_stated():
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(act, message):
-    with pytest.raises(ValueError, match=message):
-        act()
+    refuses(message, act)
 
 
 def test_individuals_who_are_read_once_have_no_other_limits():
     everybody = make.changed(DESIGNS["everybody by key"].count, panel=PANEL.panel, tiers=Tiers(ends=()))
     grouping = Grouping(groups=TREE, shares=(7, 5, 4))
     for limit in ({"step_cap": 2}, {"key_cap": 1}, {"grouping": grouping}, {"tiers": None, "excess": "l2"}):
-        with pytest.raises(ValueError, match="step_cap, key_cap, groups and per must be left out, and nobody be"):
-            make.changed(everybody, **limit)
+        refuses("step_cap, key_cap, groups and per must be left out, and nobody be", make.changed, everybody, **limit)
 
 
 @pytest.mark.parametrize("name", ["identifier", "time", "by"])

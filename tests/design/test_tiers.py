@@ -9,6 +9,7 @@ import pytest
 
 from opendp_timeseries.design.tiers import Tiers, default_tiers
 from opendp_timeseries.design.weights import FULL
+from tests.refused import refuses
 
 MADE = [
     (Tiers(ends=()), 1),
@@ -75,5 +76,4 @@ def test_the_default_is_of_the_number_of_steps_alone():
     ],
 )
 def test_what_is_no_tier_is_refused(wrong, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        Tiers(**wrong)
+    refuses(message, Tiers, error=(TypeError, ValueError), **wrong)

@@ -11,6 +11,7 @@ from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.koga2022.algorithm1 import make_koga2022, then_koga2022
 from opendp_timeseries.release.statement import Statement
 from tests.oracles.blocks import block_scale, block_squares, gaussian_taps
+from tests.refused import refuses
 
 APPROX_DP = dp.approximate(dp.max_divergence())
 BUDGET = {"output_measure": APPROX_DP, "delta": 1e-4}
@@ -108,12 +109,9 @@ def test_edges():
 )
 def test_bad_parameters_are_refused(change, message):
     good = {"alpha": 0.5, "sampling_probability": 0.1}
-    with pytest.raises(ValueError, match=message):
-        make_koga2022(*space(4), 1.0, **(good | change))
-    with pytest.raises(TypeError, match="influence_distance"):
-        make_koga2022(space(4)[0], dp.l2_distance(T=float), 1.0, **good)
-    with pytest.raises(TypeError, match="alpha must be given"):
-        make_koga2022(*space(4), 1.0, sampling_probability=0.1)
+    refuses(message, make_koga2022, *space(4), 1.0, **good | change)
+    refuses("influence_distance", make_koga2022, space(4)[0], dp.l2_distance(T=float), 1.0, error=TypeError, **good)
+    refuses("alpha must be given", make_koga2022, *space(4), 1.0, error=TypeError, sampling_probability=0.1)
 
 
 @pytest.mark.long

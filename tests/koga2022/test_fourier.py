@@ -30,6 +30,7 @@ from opendp_timeseries.koga2022.fourier import (
 )
 from opendp_timeseries.plugin._opendp import signal_domain
 from tests.oracles import fourier as oracle
+from tests.refused import refuses
 
 dp.enable_features("contrib", "honest-but-curious")
 
@@ -315,8 +316,7 @@ def test_best_frequencies_weighs_what_is_left_out_against_noise():
     ],
 )
 def test_bad_parameters_are_refused_by_name(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
+    refuses(message, call, error=error)
 
 
 def test_no_row_raises_and_large_values_saturate():
@@ -329,5 +329,4 @@ def test_no_row_raises_and_large_values_saturate():
 
 def test_a_panel_is_refused():
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=12)
-    with pytest.raises(TypeError, match="of one series"):
-        make_fourier_coefficients(domain, influence_distance(panel_size=3), 3)
+    refuses("of one series", make_fourier_coefficients, domain, influence_distance(panel_size=3), 3, error=TypeError)

@@ -12,6 +12,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.plugin.circulant_filter import largest_input
+from tests.refused import refuses
 
 INTEGERS = dp.vector_domain(dp.atom_domain(T="i64"), size=8)
 KERNEL = ts.kernel_from_taps([0.5, 0.25, 0, 0, 0, 0, 0, 0.25])
@@ -114,13 +115,11 @@ def test_nothing_that_is_not_a_number_gets_through():
     ],
 )
 def test_refusals(arguments, error, message):
-    with pytest.raises(error, match=message):
-        make(**arguments)
+    refuses(message, make, error=error, **arguments)
 
 
 def test_a_distance_of_another_kind_is_refused():
-    with pytest.raises(dp.OpenDPException, match="d_in must be an Influence, found float"):
-        make().map(3.0)
+    refuses("d_in must be an Influence, found float", make().map, 3.0, error=dp.OpenDPException)
 
 
 # ------------------------------------------------------------------------------------------------- panels
@@ -154,8 +153,7 @@ def test_every_series_of_a_panel_is_filtered_by_itself():
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=16)
     smooth = ts.make_circulant_filter(domain, ts.influence_distance(panel_size=2), KERNEL)
     assert list(smooth([4] + [0] * 7 + [0] * 7 + [8])) == [2, 1, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 2, 4]
-    with pytest.raises(ValueError, match="16 / 4 series"):
-        ts.make_circulant_filter(domain, ts.influence_distance(panel_size=4), KERNEL)
+    refuses("16 / 4 series", ts.make_circulant_filter, domain, ts.influence_distance(panel_size=4), KERNEL)
 
 
 def test_a_long_block_does_not_fit_one_series():

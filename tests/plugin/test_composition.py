@@ -10,6 +10,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.plugin.known import known_loss, stated_designs
 from tests.oracles import joint as oracle
+from tests.refused import refuses
 
 SIZE = 60
 LOG = {"id": np.repeat(np.arange(50), 4), "time": np.arange(200) % SIZE}
@@ -183,8 +184,7 @@ def test_the_least_factor(members):
     assert ts.make_composition(members, factor=factor * (1 - 1e-8), delta=1e-5).map(1)[0] > 0.8
     pair = ts.least_factor(members, epsilon=0.8, delta=1e-5, d_in=2)
     assert pair > factor
-    with pytest.raises(ValueError, match="epsilon"):
-        ts.least_factor(members, epsilon=-1.0, delta=1e-5)
+    refuses("epsilon", ts.least_factor, members, epsilon=-1.0, delta=1e-5)
 
 
 def test_signals_off_the_grid_pay_for_their_rounding():
@@ -209,31 +209,23 @@ def test_what_has_no_known_loss_is_refused_by_name(log_space, members):
         return members[0].map(1)
 
     copied = dp.m.make_user_measurement(*log_space, members[0].output_measure, lambda data: 0, mimic)
-    with pytest.raises(TypeError, match="no loss that is known"):
-        ts.make_composition([copied])
+    refuses("no loss that is known", ts.make_composition, [copied], error=TypeError)
 
 
 def test_wrong_lists_are_refused_by_name(log_space, members):
-    with pytest.raises(ValueError, match="measurements must not be empty"):
-        ts.make_composition([])
-    with pytest.raises(TypeError, match=r"measurements \(Measurement\) must be a list"):
-        ts.make_composition(members[0])
-    with pytest.raises(TypeError, match=r"measurements\[1\] \(int\) must be a measurement"):
-        ts.make_composition([members[0], 3])
+    refuses("measurements must not be empty", ts.make_composition, [])
+    refuses(r"measurements \(Measurement\) must be a list", ts.make_composition, members[0], error=TypeError)
+    refuses(r"measurements\[1\] \(int\) must be a measurement", ts.make_composition, [members[0], 3], error=TypeError)
     with pytest.raises(TypeError, match=r"measurements\[0\] \(Transformation\) must be a measurement"):
         ts.make_composition([count(log_space)])
     for domain, metric, name in (
         (ts.event_log_domain(identifier="card", time="time"), log_space[1], "input_domain"),
         (log_space[0], dp.change_one_distance(), "input_metric"),
     ):
-        with pytest.raises(ValueError, match=rf"{name} of measurements\[1\]"):
-            ts.make_composition([members[0], count((domain, metric)) >> noise()])
-    with pytest.raises(ValueError, match="needs delta"):
-        ts.make_composition(members, output_measure=dp.approximate(dp.max_divergence()))
-    with pytest.raises(ValueError, match="factor"):
-        ts.make_composition(members, factor=0.0)
-    with pytest.raises(ValueError, match="relative scale"):
-        ts.least_factor([count(log_space) >> noise(0.0)], epsilon=1.0, delta=1e-6)
+        refuses(rf"{name} of measurements\[1\]", ts.make_composition, [members[0], count((domain, metric)) >> noise()])
+    refuses("needs delta", ts.make_composition, members, output_measure=dp.approximate(dp.max_divergence()))
+    refuses("factor", ts.make_composition, members, factor=0.0)
+    refuses("relative scale", ts.least_factor, [count(log_space) >> noise(0.0)], epsilon=1.0, delta=1e-6)
 
 
 # --- in a Context ---
@@ -287,11 +279,8 @@ def test_a_composition_in_opendps_own_context_and_on_a_lazyframe(log_space):
 def test_a_query_of_a_composition_refuses_what_it_cannot_do(log_space):
     ctx = context(log_space, dp.loss_of(epsilon=0.8, delta=1e-6))
     counted = ctx.query().participation_count(GRID, participation_cap=10)
-    with pytest.raises(ValueError, match="nothing would be released"):
-        counted.composition([noise(1.0, 0.0)])
-    with pytest.raises(ValueError, match=r"its loss .* exceeds"):
-        counted.composition([noise(0.1), noise(0.1)], factor=1.0).release()
-    with pytest.raises(ValueError, match="exceeds this query's share"):
-        counted.composition([noise(9.0)], delta=1e-3).release()
+    refuses("nothing would be released", counted.composition, [noise(1.0, 0.0)])
+    refuses(r"its loss .* exceeds", counted.composition([noise(0.1), noise(0.1)], factor=1.0).release)
+    refuses("exceeds this query's share", counted.composition([noise(9.0)], delta=1e-3).release)
     with pytest.raises(ValueError, match="leaves no room for Gaussian noise"):
         context(log_space, dp.loss_of(epsilon=0.8)).query().composition([count(log_space) >> noise()])

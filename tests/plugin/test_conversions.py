@@ -4,6 +4,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from tests.refused import refuses
 
 theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
 dp.enable_features("contrib", "honest-but-curious")
@@ -35,5 +36,4 @@ def test_only_a_profile_becomes_a_distribution():
     with pytest.raises(TypeError, match="must be SmoothedMaxDivergence"):
         ts.privacy_loss_distribution(FLOAT >> dp.m.then_gaussian(2.0), 1.0)
     release = COUNT >> ts.then_subsampled_gaussian(scale=4.0, sampling_probability=0.1)
-    with pytest.raises(ValueError, match="tail"):
-        ts.privacy_loss_distribution(release, tail=0.0)
+    refuses("tail", ts.privacy_loss_distribution, release, tail=0.0)

@@ -8,6 +8,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.plugin import participation_count as module
+from tests.refused import refuses
 
 pl = pytest.importorskip("polars")
 
@@ -112,8 +113,7 @@ def build(data, *, grid=GRID, time="when", **of_space):
     ],
 )  # fmt: skip
 def test_spaces_that_are_not_an_event_log_are_refused_at_construction(change, error, words):
-    with pytest.raises(error, match=words):
-        build(frame(), **change)
+    refuses(words, build, frame(), error=error, **change)
 
 
 def test_an_event_log_domain_names_its_own_time(log_space):
@@ -128,7 +128,5 @@ def test_the_column_of_a_panel_is_checked_at_construction():
         return space(data) >> ts.then_participation_count(GRID, participation_cap=1, time="when", by=by, keys=[1])
 
     assert make("venue").map(1).l2 == 1
-    with pytest.raises(ValueError, match="column 'zzz' is missing"):
-        make("zzz")
-    with pytest.raises(TypeError, match="'half' of type"):
-        make("half")
+    refuses("column 'zzz' is missing", make, "zzz")
+    refuses("'half' of type", make, "half", error=TypeError)

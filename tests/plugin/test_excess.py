@@ -13,6 +13,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.plugin.known import signal_of, stated_designs
 from tests import make
 from tests.oracles import counting as oracle
+from tests.refused import refuses
 
 GRID, KEYS = ts.TimeGrid(size=4), ["a", "b"]
 LOG = ts.event_log_domain(identifier="id", time="step")
@@ -263,5 +264,4 @@ def test_totals_are_sums_of_the_very_weights():
 @pytest.mark.parametrize("after", ["smooth", "totals"])
 def test_nothing_goes_behind_tiers_but_noise(after):
     chain = (LOG, dp.symmetric_distance()) >> stage("tiers", "panel")
-    with pytest.raises(ValueError, match="nothing comes between tiers and the noise"):
-        STAGES[after](chain)
+    refuses("nothing comes between tiers and the noise", STAGES[after], chain)

@@ -16,6 +16,7 @@ from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import callback
 from opendp_timeseries.plugin.known import foreign_stage, known_loss, signal_of, stated_designs
 from tests import make
+from tests.refused import refuses
 
 SIZE = 12
 GRID, KERNEL = ts.TimeGrid(size=SIZE), ts.gaussian_kernel(SIZE, 1.0)
@@ -91,8 +92,7 @@ def test_a_stage_that_is_not_ours_ends_what_is_known_and_is_named(log_space, tmp
     stage = "make_identity" if "own" in name else "make_user_transformation"
     refusal = rf"stage that is not of this package \({stage}\)"
     assert foreign_stage(chain) == stage
-    with pytest.raises(ValueError, match=rf"chain holds a {refusal}"):
-        signal_of(chain)
+    refuses(rf"chain holds a {refusal}", signal_of, chain)
     measurement = chain >> NOISE
     restated = dp.c.make_fix_delta(
         dp.c.make_zCDP_to_approxDP(
@@ -107,14 +107,11 @@ def test_a_stage_that_is_not_ours_ends_what_is_known_and_is_named(log_space, tmp
         ts.make_composition([ours, measurement]),
         chain >> ts.then_composition([NOISE]),
     ):
-        with pytest.raises(ValueError, match=rf"measurement holds a {refusal}"):
-            stated_designs(made)
+        refuses(rf"measurement holds a {refusal}", stated_designs, made)
     # Nor does anything that adds up or plans.
     ledger = ts.Ledger.create(tmp_path / "ledger", epsilon=9.0, delta=1e-3)
-    with pytest.raises(ValueError, match=refusal):
-        ledger.release(measurement, LOG)
-    with pytest.raises(ValueError, match=refusal):
-        ts.Programme.plan([chain], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
+    refuses(refusal, ledger.release, measurement, LOG)
+    refuses(refusal, ts.Programme.plan, [chain], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
     # The loss itself is that of the maps, all of them.
     assert known_loss(measurement).loss(1).epsilon_delta(1e-6) == measurement.map(1)
     if name == "log to log":
@@ -125,12 +122,10 @@ def test_noise_behind_the_cast_states_a_loss_and_no_design(log_space, tmp_path):
     measurement = count(log_space) >> ts.then_lp_distance(dp.l2_distance(T=float)) >> NOISE
     assert known_loss(measurement).designs[0].design.signal == UnknownSignal(SIZE)
     assert measurement.map(1)[0] > 0
-    with pytest.raises(ValueError, match="must return a release that knows how it was made"):
-        stated_designs(measurement)
+    refuses("must return a release that knows how it was made", stated_designs, measurement)
     release = measurement(LOG)
     for ask in (release.guarantee, release.verify, release.to_json, lambda: release.stated):
-        with pytest.raises(ValueError, match="not known how this signal was made"):
-            ask()
+        refuses("not known how this signal was made", ask)
 
 
 @pytest.mark.parametrize(
@@ -149,17 +144,14 @@ def test_noise_behind_the_cast_states_a_loss_and_no_design(log_space, tmp_path):
     ],
 )
 def test_what_returns_no_release_is_refused(log_space, made, error, message):
-    with pytest.raises(error, match=message):
-        stated_designs(made(count(log_space)))
+    refuses(message, stated_designs, made(count(log_space)), error=error)
 
 
 def test_what_is_no_count_has_no_signal(log_space):
     for chain in (LOG, count(log_space) >> NOISE, count(log_space) >> ts.then_lp_distance(dp.l2_distance(T=float))):
-        with pytest.raises(TypeError, match="must be a count of this package"):
-            signal_of(chain)
+        refuses("must be a count of this package", signal_of, chain, error=TypeError)
     histogram = log_space >> ts.then_participation_histogram(GRID, edges=[2])
-    with pytest.raises(TypeError, match="must be a count of this package"):
-        signal_of(histogram)
+    refuses("must be a count of this package", signal_of, histogram, error=TypeError)
 
 
 def test_a_callback_holds_nothing_when_opendp_hears_that_memory_is_exhausted():

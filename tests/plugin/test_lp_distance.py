@@ -15,6 +15,7 @@ from opendp_timeseries.accounting.influence import Majorant
 from opendp_timeseries.plugin.lp_distance import l1_of, l2_of
 from tests.oracles.counting import apart
 from tests.oracles.totals import contributions
+from tests.refused import refuses
 
 STEPS = 5
 L1, L2 = dp.l1_distance(T=float), dp.l2_distance(T=float)
@@ -110,8 +111,7 @@ def test_whole_distances_are_rounded_up(caps):
 
 def test_whole_distances_never_wrap():
     huge = count(step_cap=2**40)
-    with pytest.raises(dp.OpenDPException, match="does not fit i32"):
-        (huge >> ts.then_lp_distance(dp.l1_distance(T="i32"))).map(1)
+    refuses("does not fit i32", (huge >> ts.then_lp_distance(dp.l1_distance(T="i32"))).map, 1, error=dp.OpenDPException)
     assert (huge >> ts.then_lp_distance(dp.l1_distance(T="i64"))).map(1) == 2**41
 
 

@@ -12,6 +12,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.influence import Majorant
 from opendp_timeseries.plugin import participation_count
+from tests.refused import refuses
 
 HOURS = ts.TimeGrid(size=4, start="1969-12-31T22:00", step="1h", zone="America/New_York")
 IDS = ["ann", "bob", "ann", None, "cy"]
@@ -46,8 +47,7 @@ def test_aware_times_are_converted_and_naive_ones_need_a_zone(log_space):
     without = ts.TimeGrid(size=2, start="1970-01-01T00:00Z", step="1h")
     count = log_space >> ts.then_participation_count(without, participation_cap=1)
     assert list(count(aware)) == [1, 0]
-    with pytest.raises(dp.OpenDPException, match="carry no zone and the grid has none"):
-        count(naive)
+    refuses("carry no zone and the grid has none", count, naive, error=dp.OpenDPException)
 
 
 def test_the_map_states_the_stability_of_the_caps(log_space):
@@ -161,8 +161,7 @@ def test_row_order_and_repeats(log_space):
 def test_a_bad_schema_is_refused_by_name_and_type(log_space, table, message):
     count = log_space >> ts.then_participation_count(ts.TimeGrid(size=5), participation_cap=2)
     assert not log_space[0].member(table)
-    with pytest.raises(dp.OpenDPException, match=message):
-        count(table)
+    refuses(message, count, table, error=dp.OpenDPException)
 
 
 @pytest.mark.parametrize(
@@ -204,8 +203,7 @@ def test_wrong_spaces_and_grids_are_refused(log_space):
     assert ts.event_log_domain(identifier="id", time="time") == log_space[0]
     assert ts.event_log_domain(identifier="id", time="when") != log_space[0]
     for bad in ({"identifier": "a", "time": "a"}, {"identifier": 3, "time": "a"}):
-        with pytest.raises((TypeError, ValueError), match="identifier"):
-            ts.event_log_domain(**bad)
+        refuses("identifier", ts.event_log_domain, error=(TypeError, ValueError), **bad)
 
 
 def test_no_rows_give_zeros(log_space):

@@ -11,6 +11,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.design.tiers import default_tiers
 from opendp_timeseries.plugin.known import signal_of, stated_designs
+from tests.refused import refuses
 
 SIZE = 60
 GRID = ts.TimeGrid(size=SIZE)
@@ -156,8 +157,7 @@ def test_of_a_lazy_frame(log_space):
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(log_space, given, error, message):
-    with pytest.raises(error, match=message):
-        ts.make_private_series(*log_space, GRID, **given)
+    refuses(message, ts.make_private_series, *log_space, GRID, error=error, **given)
 
 
 def test_sampled_tiers_are_refused_as_no_noise_is_saved(log_space):

@@ -8,6 +8,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.conversions import delta_from_renyi
+from tests.refused import refuses
 
 dp.enable_features("contrib", "honest-but-curious")
 SPACE = dp.atom_domain(T=int), dp.absolute_distance(T=int)
@@ -81,8 +82,7 @@ def noise(**kwargs):
 def test_a_curve_of_nothing_is_zero_and_begins_beyond_order_one(native):
     curve = ts.make_zCDP_to_renyiDP(native)
     assert curve.map(0)(2.0) == 0
-    with pytest.raises(dp.OpenDPException, match="alpha"):
-        curve.map(1)(1.0)
+    refuses("alpha", curve.map(1), 1.0, error=dp.OpenDPException)
 
 
 @pytest.mark.long
@@ -117,9 +117,6 @@ def test_conversions_agree_with_dp_accounting(count):
 
 
 def test_other_measures_are_refused(count, native):
-    with pytest.raises(TypeError, match="output_measure"):
-        ts.make_renyiDP_to_approxDP(native)
-    with pytest.raises(TypeError, match="output_measure"):
-        ts.make_zCDP_to_renyiDP(count >> noise(failure_probability=1e-6))
-    with pytest.raises(TypeError, match="Transformation"):
-        ts.make_zCDP_to_renyiDP(count)
+    refuses("output_measure", ts.make_renyiDP_to_approxDP, native, error=TypeError)
+    refuses("output_measure", ts.make_zCDP_to_renyiDP, count >> noise(failure_probability=1e-6), error=TypeError)
+    refuses("Transformation", ts.make_zCDP_to_renyiDP, count, error=TypeError)

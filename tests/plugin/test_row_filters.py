@@ -7,6 +7,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.plugin._opendp import empty_frame
+from tests.refused import refuses
 
 SIZE = 12
 GRID = ts.TimeGrid(size=SIZE)
@@ -68,8 +69,7 @@ def test_what_is_stated_behind_a_filter_of_rows_covers_the_map(metric):
         release = measurement(FRAME.lazy())
         if release.statement is None:
             assert metric is CHANGED  # of which one may be two added
-            with pytest.raises(ValueError, match="make_stable_lazyframe"):
-                release.guarantee()
+            refuses("make_stable_lazyframe", release.guarantee)
             continue
         assert release.stated.loss == (measurement.map(one),)
         assert "for one individual added or removed" in release.guarantee()
@@ -89,8 +89,7 @@ def test_a_ledger_and_a_programme_take_no_filter_of_rows(tmp_path):
         lambda: ledger.release(chain >> ts.then_subsampled_gaussian(9.0, sampling_probability=0.5, delta=1e-6), None),
         lambda: ts.Programme.plan([chain], epsilon=1.0, delta=1e-6, sampling_probability=0.5),
     ):
-        with pytest.raises(ValueError, match="make_stable_lazyframe"):
-            ask()
+        refuses("make_stable_lazyframe", ask)
 
 
 def context(unit=None, **split):
@@ -155,5 +154,4 @@ def test_a_privacy_unit_of_groups_alone_is_for_opendps_queries():
 def test_rows_are_of_a_frame():
     log_space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
     ctx = ts.compositor(FRAME, (log_space[1], 1), dp.loss_of(rho=0.1), split_evenly_over=1, domain=log_space[0])
-    with pytest.raises(TypeError, match="rows are for a LazyFrame, not for EventLogDomain"):
-        ctx.log_query(rows=AT_ONE)
+    refuses("rows are for a LazyFrame, not for EventLogDomain", ctx.log_query, error=TypeError, rows=AT_ONE)

@@ -19,6 +19,7 @@ from opendp_timeseries.accounting.gaussian import gaussian_delta
 from opendp_timeseries.accounting.sampling import Blocks
 from opendp_timeseries.design.design import noise_exponent
 from opendp_timeseries.plugin import subsampled_gaussian as module
+from tests.refused import refuses
 
 ZCDP = dp.approximate(dp.zero_concentrated_divergence())
 APPROX_DP = dp.approximate(dp.max_divergence())
@@ -78,8 +79,7 @@ def test_a_bad_number_is_refused_by_name_value_and_rule(name, value, error, rule
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, float("nan"), -1.0, True])
 def test_delta_must_lie_strictly_between_0_and_1(delta):
-    with pytest.raises((TypeError, ValueError), match="delta"):
-        make(output_measure=APPROX_DP, delta=delta)
+    refuses("delta", make, error=(TypeError, ValueError), output_measure=APPROX_DP, delta=delta)
 
 
 @pytest.mark.parametrize(
@@ -95,14 +95,12 @@ def test_delta_must_lie_strictly_between_0_and_1(delta):
     ],
 )
 def test_parameters_and_output_measure_must_belong_together(measure, given, message):
-    with pytest.raises(ValueError, match=message):
-        make(output_measure=measure, **given)
+    refuses(message, make, output_measure=measure, **given)
 
 
 @pytest.mark.parametrize("measure", [dp.max_divergence(), dp.approximate(dp.smoothed_max_divergence())])
 def test_other_output_measures_are_refused(measure):
-    with pytest.raises(TypeError, match=r"output_measure .* is not one of"):
-        make(output_measure=measure)
+    refuses(r"output_measure .* is not one of", make, error=TypeError, output_measure=measure)
 
 
 def test_the_sampling_probability_has_no_default():
@@ -123,14 +121,12 @@ def test_the_sampling_probability_has_no_default():
     ],
 )
 def test_a_space_that_does_not_fit_is_refused(domain, metric, error, message):
-    with pytest.raises(error, match=message):
-        make(domain=domain, metric=metric)
+    refuses(message, make, error=error, domain=domain, metric=metric)
 
 
 @pytest.mark.parametrize("d_in", [1, 2.0, (10, 3.0, 1.0), None])
 def test_a_distance_that_is_no_influence_is_refused(d_in):
-    with pytest.raises((dp.OpenDPException, TypeError), match="d_in must be an Influence"):
-        make().map(d_in)
+    refuses("d_in must be an Influence", make().map, d_in, error=(dp.OpenDPException, TypeError))
 
 
 def test_numpy_scalars_are_numbers():
@@ -299,8 +295,7 @@ def test_a_stratified_release_says_how_it_was_sampled():
 
 def test_a_design_that_does_not_fit_is_refused_at_construction():
     for given in ({"sampling": "systematic"}, {"sampling_probability": 0.3, "sampling": "stratified"}):
-        with pytest.raises(ValueError, match="sampling"):
-            make(**given)
+        refuses("sampling", make, **given)
         with pytest.raises(ValueError, match="sampling"):
             ts.least_scale(counted(10, 2), epsilon=1.0, delta=1e-6, **({"sampling_probability": 0.1} | given))
 
@@ -414,8 +409,7 @@ def test_an_l2_distance_allows_one_step_and_all_of_them():
     for influence in (ts.Influence(l0=1, l2=2.0, linf=2.0), ts.Influence(l0=10, l2=2.0, linf=2 / math.sqrt(10))):
         assert l2.map(2.0)[0] >= make().map(influence)[0]
     assert make(metric=dp.l2_distance(T="f64"), sampling_probability=1).map(2.0) == (0.5, 0.0)
-    with pytest.raises(dp.OpenDPException, match="d_in"):
-        l2.map(float("nan"))
+    refuses("d_in", l2.map, float("nan"), error=dp.OpenDPException)
 
 
 def test_rounding_of_arbitrary_floats_is_paid_for():

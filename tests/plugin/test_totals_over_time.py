@@ -16,6 +16,7 @@ from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.release.documents import joint_guarantee
 from tests import make
 from tests.plugin import test_excess as whole
+from tests.refused import refuses
 
 GRID = ts.TimeGrid(size=12)
 LOG = {"id": np.repeat(np.arange(20), 6), "time": np.arange(120) * 7 % 12 // 3 * 3, "site": np.arange(120) // 2 % 2}
@@ -156,8 +157,7 @@ def test_within_a_period_everybody_has_the_cap_anew(log_space):
     assert (of_two.map(1).l0, of_two.map(1).l2) == (2, pytest.approx(math.sqrt(5)))
     with pytest.raises(ValueError, match=r"per .* must each be within one period of 4 steps"):
         (log_space[0], steps) >> make.then_total(GRID, participation_cap=3, per=6)
-    with pytest.raises(ValueError, match=r"per .* must each be within one day"):
-        of_hours(log_space, unit=day, per="1w")
+    refuses(r"per .* must each be within one day", of_hours, log_space, unit=day, per="1w")
 
 
 def test_it_composes_with_series_of_every_kind(log_space, tmp_path):
@@ -256,8 +256,7 @@ def test_a_total_sets_the_level_of_its_part(log_space, of, tree, per):
     total = total >> ts.then_totals(tree) if tree is not None else total
     series, number = ts.interpolate(released(count)), released(total, 0.25)
     if of == "totals" and tree is None:
-        with pytest.raises(TypeError, match="of each series, or of groups of them"):
-            series.with_total(number)
+        refuses("of each series, or of groups of them", series.with_total, number, error=TypeError)
         return
     found = series.with_total(number)
     sizes = (1 if tree else len(panel and [0, 1]) or 1, 1 if per == "all" else 3)
@@ -318,8 +317,7 @@ def test_what_is_no_total_of_the_series_sets_no_level(log_space):
         (series, released(total(space=other)), "of the columns"),
         (ts.interpolate(released(total(per=1))), released(total()), "of the grid of the series"),
     ):
-        with pytest.raises(TypeError, match=message):
-            one.with_total(number)
+        refuses(message, one.with_total, number, error=TypeError)
     few = ts.interpolate(
         released(log_space >> ts.then_participation_count(GRID, participation_cap=3, key_cap=2, **KEYS))
     )
@@ -333,17 +331,14 @@ def test_what_is_no_total_of_the_series_sets_no_level(log_space):
         (panel, released(total(key_cap=1, **KEYS)), r"its key_cap \(1\) None$"),
         (few, released(total(key_cap=1, **KEYS)), r"its key_cap \(1\) None or at least 2"),
     ):
-        with pytest.raises(TypeError, match=message):
-            one.with_total(number)
+        refuses(message, one.with_total, number, error=TypeError)
     apart = ts.interpolate(released(log_space >> ts.then_participation_count(GRID, participation_cap=3, gap=2)))
     assert np.sum(apart.with_total(whole_total := released(total()))) == pytest.approx(whole_total.values[0])
     smooth = log_space >> ts.then_participation_count(GRID, participation_cap=3, excess="drop")
     smooth = smooth >> ts.then_circulant_filter(ts.gaussian_kernel(12, 1.0))
     with pytest.raises(TypeError, match="smooth the release instead"):
         ts.interpolate(released(smooth)).with_total(released(total()))
-    with pytest.raises(ValueError, match=r"standard_error \(1\.0\) must be left out"):
-        series.with_total(released(total()), 1.0)
+    refuses(r"standard_error \(1\.0\) must be left out", series.with_total, released(total()), 1.0)
     below = released(log_space >> make.then_total(ts.TimeGrid(size=12), participation_cap=12), 1e5)
     below = type(below)(steps=below.steps, values=-np.abs(below.values), design=below.design, statement=below.statement)
-    with pytest.raises(ValueError, match="both must be positive"):
-        series.with_total(below)
+    refuses("both must be positive", series.with_total, below)

@@ -16,6 +16,7 @@ from opendp_timeseries.reconstruction.levels import panel
 from opendp_timeseries.reconstruction.matrices import FitError
 from opendp_timeseries.reconstruction.seasons import Season
 from tests import make
+from tests.refused import refuses
 from tests.releases import release_of
 
 SIZE = 1344  # eight weeks of hours
@@ -254,8 +255,7 @@ def test_nobody_at_all_is_fitted():
 
 def test_what_does_not_fit_is_refused():
     release = released(drawn(NIGHTS, np.random.default_rng(9)), np.random.default_rng(9))
-    with pytest.raises(ValueError, match=r"method='haar' reads one series"):
-        ts.smooth(release, "haar")
+    refuses(r"method='haar' reads one series", ts.smooth, release, "haar")
 
 
 @pytest.mark.parametrize("panel", [{}, {"panel": ("a", "b")}], ids=["one series", "panel"])
@@ -309,8 +309,7 @@ def test_the_shape_by_how_often_is_positive_and_absurd_values_are_refused():
         found = levels_by_often(times * means, ends, weights, SIZE**-0.5)
         assert np.all(found.levels >= 0)
         assert found.levels.sum() == pytest.approx(times * 120 / SIZE, rel=1e-3)
-    with pytest.raises(FitError, match="the level was not found"):
-        levels_by_often(1e200 * means, ends, weights, SIZE**-0.5)
+    refuses("the level was not found", levels_by_often, 1e200 * means, ends, weights, SIZE**-0.5, error=FitError)
 
 
 def test_levels_of_a_panel_add_up_and_so_do_their_errors():

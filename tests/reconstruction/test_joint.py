@@ -18,6 +18,7 @@ from tests.oracles import joint_smoothing as oracle
 from tests.reconstruction.simulated import week
 from tests.reconstruction.test_everybody import count_of
 from tests.reconstruction.test_everybody import released as private
+from tests.refused import refuses
 from tests.releases import release_of, signal_of
 
 TREE = {"city": {"north": ["a", "b"], "south": {"river": ["c", "d", "e"], "hill": ["f"]}}}
@@ -355,14 +356,10 @@ def test_progress_is_shown(capsys):
 
 def test_what_is_not_a_panel_and_its_totals_is_refused():
     panel, total = released(rainy_days(1), np.random.default_rng(1), groups=city(12))
-    with pytest.raises(ValueError, match="releases must be one panel and its totals, found 2 panels among 2"):
-        ts.smooth([panel, panel])
-    with pytest.raises(ValueError, match="releases must be of one invocation"):
-        ts.smooth([panel, replace(total, invocation="another")])
-    with pytest.raises(ValueError, match="method='haar' has no standard errors"):
-        ts.smooth([panel, total], "haar")
-    with pytest.raises(TypeError, match="must be a Release"):
-        ts.smooth([panel, "a secret"])
+    refuses("releases must be one panel and its totals, found 2 panels among 2", ts.smooth, [panel, panel])
+    refuses("releases must be of one invocation", ts.smooth, [panel, replace(total, invocation="another")])
+    refuses("method='haar' has no standard errors", ts.smooth, [panel, total], "haar")
+    refuses("must be a Release", ts.smooth, [panel, "a secret"], error=TypeError)
 
 
 def test_filtered_and_sampled_panels_are_smoothed_by_themselves():

@@ -9,6 +9,7 @@ from opendp_timeseries.reconstruction.everybody import levels_by_often
 from opendp_timeseries.reconstruction.levels import Prior, level, panel
 from opendp_timeseries.reconstruction.matrices import FitError
 from tests.oracles import levels as oracle
+from tests.refused import refuses
 from tests.test_documented_numbers import table
 
 #: Noise by sensitivity, of (ε, 1e-6)-differential privacy.
@@ -128,10 +129,8 @@ def test_a_level_of_any_size_is_found_or_refused():
     for times in (1e3, 1e5, 1e7):
         assert level(times * means, ends, weights, noise).total == pytest.approx(times * 120 / 1344, rel=1e-3)
     for absurd in (1e200, np.inf, np.nan):
-        with pytest.raises(FitError, match="the level was not found"):
-            level(absurd * means, ends, weights, noise)
-        with pytest.raises(FitError, match="not found"):
-            panel(absurd * np.array([means, means]), ends, weights, noise)
+        refuses("the level was not found", level, absurd * means, ends, weights, noise, error=FitError)
+        refuses("not found", panel, absurd * np.array([means, means]), ends, weights, noise, error=FitError)
 
 
 def test_a_level_without_noise_is_found():

@@ -12,6 +12,7 @@ from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.release.documents import joint_guarantee
 from tests import make
 from tests.oracles import totals as oracle
+from tests.refused import refuses
 from tests.releases import release_of, signal_of
 
 STEPS = 3
@@ -153,34 +154,26 @@ def test_a_series_that_kept_no_step_takes_what_others_leave():
 def test_what_is_no_panel_with_its_totals_is_refused():
     panel, totals = made_up(TREES["one total"])
     other = made_up([{"all": list("abcd")}], kept=None)[1]
-    with pytest.raises(TypeError, match=r"series \(Release\) must be reconstructed releases"):
-        ts.reconcile(panel, totals.release)
+    refuses(r"series \(Release\) must be reconstructed releases", ts.reconcile, panel, totals.release, error=TypeError)
     for given in ([panel], [totals], [panel, panel], [panel, totals, totals]):
-        with pytest.raises(ValueError, match="must be one panel and its totals"):
-            ts.reconcile(*given)
-    with pytest.raises(ValueError, match="distinct names; 'all' is there twice"):
-        ts.reconcile(panel, totals, other)
+        refuses("must be one panel and its totals", ts.reconcile, *given)
+    refuses("distinct names; 'all' is there twice", ts.reconcile, panel, totals, other)
     crossed = made_up([{"x": ["a", "b"], "y": ["c", "d"]}, {"u": ["a", "c"], "v": ["b", "d"]}])
-    with pytest.raises(ValueError, match="'u' overlaps 'x' and 'y'"):
-        ts.reconcile(*crossed)
+    refuses("'u' overlaps 'x' and 'y'", ts.reconcile, *crossed)
     capped = [series_of(made, np.ones(made.size), np.ones(made.size)) for made in signals_of(TREES["one total"], gap=2)]
-    with pytest.raises(ValueError, match="must be of one count, with the same filters"):
-        ts.reconcile(panel, capped[1])
+    refuses("must be of one count, with the same filters", ts.reconcile, panel, capped[1])
     smooth = totals.release.design.signal.after(ts.gaussian_kernel(STEPS, std=0.5))
     with pytest.raises(ValueError, match="must be of one count, with the same filters"):
         ts.reconcile(panel, series_of(smooth, np.ones(STEPS), np.ones(STEPS)))
-    with pytest.raises(ValueError, match="of filtered counts, or all of unfiltered ones"):
-        ts.reconcile(panel, replace(totals, unfiltered=True))
+    refuses("of filtered counts, or all of unfiltered ones", ts.reconcile, panel, replace(totals, unfiltered=True))
     for wrong in (np.nan, 0.0):
         with pytest.raises(ValueError, match="must have standard errors, which made up does not give"):
             ts.reconcile(panel, replace(totals, standard_error=np.full(STEPS, wrong)))
     design = totals.release.design
     exact = replace(totals, release=replace(totals.release, design=replace(design, scale=0.0)))
-    with pytest.raises(ValueError, match="no noise"):
-        ts.reconcile(panel, exact)
+    refuses("no noise", ts.reconcile, panel, exact)
     unknown = replace(totals.release, design=replace(design, signal=UnknownSignal(STEPS)))
-    with pytest.raises(ValueError, match="which know how they were made"):
-        ts.reconcile(panel, replace(totals, release=unknown, parts=()))
+    refuses("which know how they were made", ts.reconcile, panel, replace(totals, release=unknown, parts=()))
 
 
 KEYS = [f"s{k:02}" for k in range(12)]
@@ -361,8 +354,7 @@ def test_a_figure_states_the_guarantee_of_all_that_it_is_made_from():
 
 
 def refused(panel, totals, message):
-    with pytest.raises(ValueError, match=rf"{message}.*behind one count"):
-        ts.reconcile(ts.interpolate(panel), ts.interpolate(totals))
+    refuses(rf"{message}.*behind one count", ts.reconcile, ts.interpolate(panel), ts.interpolate(totals))
 
 
 @pytest.mark.parametrize("scale", [0.5, 1e4])

@@ -26,6 +26,7 @@ from tests.reconstruction.simulated import error_and_cover, local_rate, week
 from tests.reconstruction.test_everybody import count_of
 from tests.reconstruction.test_everybody import released as private
 from tests.reconstruction.test_joint import hours
+from tests.refused import refuses
 from tests.releases import release_of, signal_of
 
 BERLIN = "Europe/Berlin"
@@ -259,33 +260,24 @@ def test_a_level_is_told_by_the_releases_that_know_it():
 def test_what_is_not_one_count_on_adjacent_grids_is_refused():
     rng = np.random.default_rng(1)
     first, second, third = (of_hours(np.full(grid.size, 9.0), grid, rng) for grid in SPRING)
-    with pytest.raises(ValueError, match=r"does not begin where .* ends: give the release between them"):
-        ts.smooth([first, third])
+    refuses(r"does not begin where .* ends: give the release between them", ts.smooth, [first, third])
     other = of_hours(np.full(SPRING[1].size, 9.0), SPRING[1], rng, participation_cap=61)
-    with pytest.raises(ValueError, match="releases must be the same kinds of series on every grid"):
-        ts.smooth([first, other])
-    with pytest.raises(ValueError, match="releases must be the same kinds of series on every grid"):
-        ts.smooth([first, second, second])
+    refuses("releases must be the same kinds of series on every grid", ts.smooth, [first, other])
+    refuses("releases must be the same kinds of series on every grid", ts.smooth, [first, second, second])
     numbers = [release_of(steps=range(n), values=np.ones(n), signal=signal_of(size=n)) for n in (24, 25)]
-    with pytest.raises(ValueError, match="releases must have grids with times"):
-        ts.smooth(numbers)
-    with pytest.raises(ValueError, match="grid must be left out"):
-        ts.smooth([first, second], grid=ALL_SPRING)
-    with pytest.raises(ValueError, match="method='haar'"):
-        ts.smooth([first, second], "haar")
-    with pytest.raises(ValueError, match="method='haar'"):
-        ts.smooth(first, "haar", ahead=24)
+    refuses("releases must have grids with times", ts.smooth, numbers)
+    refuses("grid must be left out", ts.smooth, [first, second], grid=ALL_SPRING)
+    refuses("method='haar'", ts.smooth, [first, second], "haar")
+    refuses("method='haar'", ts.smooth, first, "haar", ahead=24)
     kernel = ts.gaussian_kernel(SPRING[0].size, std=2)
     filtered = release_of(
         steps=range(SPRING[0].size),
         values=np.ones(SPRING[0].size),
         signal=signal_of(size=SPRING[0].size, grid=SPRING[0], stages=(kernel,)),
     )
-    with pytest.raises(ValueError, match="ahead must be left out behind a filter"):
-        ts.smooth(filtered, ahead="1d")
+    refuses("ahead must be left out behind a filter", ts.smooth, filtered, ahead="1d")
     series = ts.smooth(first, ahead="1d")
-    with pytest.raises(ValueError, match=r"ahead \(24\) must be left out where a total sets the level"):
-        series.with_total(5000.0)
+    refuses(r"ahead \(24\) must be left out where a total sets the level", series.with_total, 5000.0)
 
 
 def test_counts_made_elsewhere_go_on_by_the_grid_that_is_given():
@@ -438,10 +430,8 @@ def test_a_page_says_which_months_it_revised():
     far = ts.Series(before.values + 60, release=before.release, standard_error=1.0, ahead=before.ahead)
     assert "2 of 2 totals are outside of the earlier intervals" in now.to_html(totals="1mo", earlier=far)
     (later,) = ts.smooth(releases[1:])
-    with pytest.raises(ValueError, match=r"earlier \(Series.* must be of the first steps of this series"):
-        now.to_html(totals="1mo", earlier=later)
-    with pytest.raises(ValueError, match="earlier needs a step of totals"):
-        now.to_html(totals="", earlier=before)
+    refuses(r"earlier \(Series.* must be of the first steps of this series", now.to_html, totals="1mo", earlier=later)
+    refuses("earlier needs a step of totals", now.to_html, totals="", earlier=before)
 
 
 def test_a_series_at_the_level_of_totals_by_month_is_of_one_grid():

@@ -45,6 +45,7 @@ from tests.reconstruction.simulated import (
     shop,
     simulated,
 )
+from tests.refused import refuses
 from tests.releases import panel, release_of
 from tests.test_documented_numbers import table
 
@@ -629,10 +630,8 @@ def test_a_season_is_a_number_of_steps_or_a_name(season):
 
 def test_bad_parameters_are_refused():
     release = release_of(steps=[0], values=[1.0], signal=2, scale=1.0, sampling_probability=0.5)
-    with pytest.raises(ValueError, match=r"seasons \(1.0\) must be at least 2; a season is a number of steps"):
-        smooth(release, seasons=1)
-    with pytest.raises(ValueError, match=r"seasons \(nan\)"):
-        smooth(release, seasons=(24, float("nan")))
+    refuses(r"seasons \(1.0\) must be at least 2; a season is a number of steps", smooth, release, seasons=1)
+    refuses(r"seasons \(nan\)", smooth, release, seasons=(24, float("nan")))
 
 
 @pytest.mark.parametrize(
@@ -651,8 +650,7 @@ def test_bad_parameters_are_refused():
 )
 def test_bad_choices_are_refused(choice, message):
     release = release_of(steps=[0], values=[1.0], signal=2, scale=1.0, sampling_probability=0.5)
-    with pytest.raises(ValueError, match=message):
-        smooth(release, **choice)
+    refuses(message, smooth, release, **choice)
 
 
 def test_a_rate_is_known_better_than_the_counts():

@@ -14,6 +14,7 @@ from tests.oracles import totals_of_steps
 from tests.reconstruction.test_everybody import released
 from tests.reconstruction.test_page import behind_a_count
 from tests.reconstruction.test_smooth import SIZE, VARIANCE, daily, linear, sampled
+from tests.refused import refuses
 from tests.releases import panel, release_of
 
 HOURS = TimeGrid(start="2024-03-29T05:00", size=100, step="1h", zone="Europe/Berlin")  # a change of the clocks
@@ -214,18 +215,15 @@ def test_what_does_not_fit_is_refused():
         ("1d", TimeGrid(size=3), r"grid \(3 steps\) must have the size of the series \(100\)"),
         ("1m", HOURS, "must be a whole number and a unit"),
     ):
-        with pytest.raises(ValueError, match=message):
-            series.resample(step, grid=grid)
-    with pytest.raises(ValueError, match="this is one series"):
-        series.resample(5, groups={"all": ["a"]})
+        refuses(message, series.resample, step, grid=grid)
+    refuses("this is one series", series.resample, 5, groups={"all": ["a"]})
     of_keys = own(keys=("a", "b"))
     for groups, message in (
         ({"x": ["a", "c"]}, r"groups \('x'\) must list keys of the panel, each once: 'c'"),
         ({"x": ["a", "a"]}, "each once"),
         ({"x": []}, "lists none"),
     ):
-        with pytest.raises(ValueError, match=message):
-            of_keys.resample(5, groups=groups)
+        refuses(message, of_keys.resample, 5, groups=groups)
 
 
 def test_a_series_of_ones_own_is_checked():
@@ -245,16 +243,11 @@ def test_a_series_of_ones_own_is_checked():
         ({"error_covers": "all"}, r"error_covers \('all'\) must be one of 'nothing', 'noise', 'rate', 'counts'"),
         ({"events": [4]}, r"events \(4\) must be at most 3"),
     ):
-        with pytest.raises(ValueError, match=message):
-            Series([1, 2, 3, 4], release=release, **change)
-    with pytest.raises(TypeError, match=r"values \('abc'\) must be real numbers"):
-        Series("abc", release=release)
-    with pytest.raises(TypeError, match=r"release \(3\) must be a Release"):
-        Series([1.0], release=3)
-    with pytest.raises(ValueError, match="values must be finite: give every step one"):
-        Series([1, 2, np.nan, 3], release=release)
-    with pytest.raises(ValueError, match=r"values \(shape \(3,\)\) must have the release's size \(4\)"):
-        Series([1, 2, 3], release=release)
+        refuses(message, Series, [1, 2, 3, 4], release=release, **change)
+    refuses(r"values \('abc'\) must be real numbers", Series, "abc", error=TypeError, release=release)
+    refuses(r"release \(3\) must be a Release", Series, [1.0], error=TypeError, release=3)
+    refuses("values must be finite: give every step one", Series, [1, 2, np.nan, 3], release=release)
+    refuses(r"values \(shape \(3,\)\) must have the release's size \(4\)", Series, [1, 2, 3], release=release)
 
 
 def moved(size, rng):

@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from opendp_timeseries.reconstruction import workers
+from tests.refused import refuses
 
 
 def slowly(number, *, home=None):
@@ -145,8 +146,7 @@ def test_a_program_that_has_python_in_it_is_not_started_again(name, monkeypatch)
 
 def test_what_fails_fails_here(monkeypatch):
     monkeypatch.setattr(workers, "_processors", lambda: 1)
-    with pytest.raises(ValueError, match=r"math domain error|nonnegative"):
-        workers.each(math.sqrt, [(number,) for number in range(9, -9, -1)])
+    refuses(r"math domain error|nonnegative", workers.each, math.sqrt, [(number,) for number in range(9, -9, -1)])
 
 
 def test_nothing_is_nothing():

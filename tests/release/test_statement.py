@@ -13,6 +13,7 @@ from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 from opendp_timeseries.release.statement import Statement, Whole
+from tests.refused import refuses
 
 LOSS = extremal_law(Influence(l0=3, l2=3**0.5, linf=1.0), 0.5, 9).at(2.0)
 VIEWS = [View(APPROXIMATE, delta=1e-5), View(CONCENTRATED, failure_probability=1e-5), View(PROFILE), View(RENYI)]
@@ -59,8 +60,7 @@ def test_points_are_put_into_words_and_rounded_up(view, points, words):
     ],
 )
 def test_views_that_do_not_fit_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        View(**fields)
+    refuses(message, View, **fields)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,7 @@ def test_a_whole_in_words(whole, words):
 )  # fmt: skip
 def test_wholes_that_cannot_be_are_refused(change):
     name = next(iter(change)).replace("loss", "loss of the whole|delta of the whole")
-    with pytest.raises((TypeError, ValueError), match=name):
-        dataclasses.replace(WHOLE, **change)
+    refuses(name, dataclasses.replace, WHOLE, error=(TypeError, ValueError), **change)
 
 
 def test_statements_come_back_exactly():
@@ -99,8 +98,7 @@ def test_statements_come_back_exactly():
 
 @pytest.mark.parametrize("distance", [0, -1, 2**31 + 1, 1.5, True, None])
 def test_other_distances_are_refused(distance):
-    with pytest.raises((TypeError, ValueError), match="distance"):
-        Statement(view=VIEWS[0], distance=distance)
+    refuses("distance", Statement, error=(TypeError, ValueError), view=VIEWS[0], distance=distance)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from opendp_timeseries.koga2022.datasets import synth
+from tests.refused import refuses
 
 FREQUENCIES = [1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64]
 
@@ -52,14 +53,9 @@ def test_observation_noise() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(TypeError, match="rng must be given"):
-        synth(1, True)
-    with pytest.raises(ValueError, match=r"frequency \(16\).*less than 16"):
-        synth(16)
-    with pytest.raises(ValueError, match="at most 1"):
-        synth(2.0**-37)
-    with pytest.raises(ValueError, match="frequency"):
-        synth(0)
-    with pytest.raises(ValueError, match="logarithm_base"):
-        synth(1, logarithm_base=1)
+    refuses("rng must be given", synth, 1, True, error=TypeError)
+    refuses(r"frequency \(16\).*less than 16", synth, 16)
+    refuses("at most 1", synth, 2.0**-37)
+    refuses("frequency", synth, 0)
+    refuses("logarithm_base", synth, 1, logarithm_base=1)
     assert synth(2.0**-36).sampling_probability == 1.0
