@@ -206,7 +206,7 @@ KILLED = """
 """
 
 
-@pytest.mark.parametrize("times", [8, pytest.param(40, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [5, pytest.param(40, marks=pytest.mark.long)])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_process_leaves_whole_files(places, tmp_path, how, times):
     draw = random.Random(times)

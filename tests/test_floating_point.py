@@ -31,10 +31,10 @@ def released(space, signal, scale=1.0, size=SIZE):
 
 def last_bits(values, exponent, bits=4):
     """The lowest bits of values in units of ``2**exponent``; None if one of them is no whole number of units."""
-    units = [Fraction(value) / Fraction(2) ** exponent for value in values.tolist()]
-    if any(unit.denominator != 1 for unit in units):
+    units = np.ldexp(values, -exponent)  # exact
+    if np.any(units % 1):
         return None
-    return np.bincount([int(unit) % 2**bits for unit in units], minlength=2**bits)
+    return np.bincount((units % 2**bits).astype(int), minlength=2**bits)
 
 
 def is_uniform(counts, alpha=1e-10):

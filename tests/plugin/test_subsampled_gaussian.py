@@ -300,7 +300,7 @@ def test_a_design_that_does_not_fit_is_refused_at_construction():
             ts.least_scale(counted(10, 2), epsilon=1.0, delta=1e-6, **({"sampling_probability": 0.1} | given))
 
 
-@pytest.mark.parametrize(("cap", "size", "sigma"), [(180, 1800, 26.085968543), (73, 725, 17.430530850),
+@pytest.mark.parametrize(("cap", "size", "sigma"), [(73, 725, 17.430530850), (180, 1800, 26.085968543),
                                                     (213, 2126, 28.209248185)])  # fmt: skip
 def test_stratified_samples_need_the_noise_of_poisson_samples(cap, size, sigma):
     budget = {"epsilon": 0.5, "delta": 1e-4, "sampling_probability": 0.1}
