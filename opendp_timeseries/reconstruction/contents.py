@@ -117,7 +117,7 @@ def contents_of(
         name=name,
         first=[_MADE_UP] if made_up else _first(series, words, confidence_level),
         made_up=made_up,
-        people={name: row for one in people for name, row in _individuals(one, confidence_level).items()},
+        people=_individuals(people, confidence_level),
         of_people=[_of_individuals(one) for one in people],
     )
 
@@ -147,10 +147,13 @@ def _first(series: AnySeries, words: str, level: float) -> list[str]:
     return [said, f"So no number is exact, but stands with an interval: {holds}."]
 
 
-def _individuals(series: AnySeries, level: float) -> dict[str, tuple[float, float, float]]:
-    names = ("in all",) if series.release.keys is None else tuple(map(str, series.release.keys))
-    rows = zip(series.values.tolist(), *(end.tolist() for end in series.interval(level)), strict=True)
-    return dict(zip(names, rows, strict=True))
+def _individuals(people: Sequence[AnySeries], level: float) -> dict[str, tuple[float, float, float]]:
+    rows: dict[str, tuple[float, float, float]] = {}
+    for series in people:
+        columns = (series.values, *series.interval(level))
+        for name, row in zip(series.release.keys or ("in all",), np.transpose(columns).tolist(), strict=True):
+            rows[_free(name, rows)] = tuple(row)
+    return rows
 
 
 def _of_individuals(series: AnySeries) -> str:
