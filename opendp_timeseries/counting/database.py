@@ -5,7 +5,7 @@ steps and a key that is drawn here and written into the query as a literal, so t
 twice, in part or on another machine, keeps the same (docs/proofs/counts.md).
 
 A backend must offer a hash of whole rows, window functions, and integer arithmetic on time: what is known of
-each is written down in its :class:`_Dialect`, and others are refused by name.
+each is written down in its :class:`Dialect`, and others are refused by name.
 """
 
 import contextlib
@@ -14,17 +14,18 @@ import operator
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final
 
 import ibis
-import ibis.expr.operations as ops
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.counting.amounts import NUMBER
 from opendp_timeseries.counting.capped_count import key_of_choice
+from opendp_timeseries.counting.dialect import Dialect, Ticks, function, queried
 from opendp_timeseries.counting.identifiers import check_spelling, key_numbers
+from opendp_timeseries.counting.postgres import DIALECT as POSTGRES
 from opendp_timeseries.counting.scaling import MOST_EVENTS, MOST_SUM
 from opendp_timeseries.counting.tables import Tally
 from opendp_timeseries.design.count import Count
@@ -48,29 +49,7 @@ _WHOLE: Final = r"^(-?[1-9][0-9]{0,14}|0)\.0\z"
 #: Integers as Python writes them, of any type that a column may have.
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,19}")
 #: Whole numbers in text, as :func:`~.identifiers.whole_number` reads them.
-_WHOLE_TEXT: Final = r"^\s*\+?(-?[0-9]{1,300})(\.0*)?\s*\z"
-
-
-class _Ticks(NamedTuple):
-    """A column of times as integers from 1970, null for what is missing or out of their range."""
-
-    values: Any
-    unit: str
-    aware: bool  # whether they are instants in UTC, rather than on a clock that the table does not name
-
-
-class _Dialect(NamedTuple):
-    """What a backend does in its own way."""
-
-    ticks: Callable[[Any, str], _Ticks]  # of a table and the name of its column
-    quotient: Callable[[Any, int], Any]  # exact from 0 on; Ibis's own passes through floating point
-    whole_text: Callable[[Any], Any]  # as bytes, as a collation could take two names for one
-    hashed: Callable[[int, int, Any, Any], Any]  # of two halves of the key, an identifier and a step
-    wide: Callable[[Any], str]  # whole numbers of 38 digits, as text
-    over: str  # the whole quotient of two of these
-    weights: str  # the weights of whoever it is of, by their size, beside each pair
-    walk: str  # of steps that start runs, or are late in them: those that are kept, a gap apart
-    obstacles: Callable[[Any], list[str]]  # what of a connection would change the query, or refuse it
+_WHOLE_TEXT: Final = r"^\s*\+?(-?[0-9]{1,150}[0-9]{0,150})(\.0*)?\s*\z"
 
 
 def count(table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
@@ -108,7 +87,7 @@ def _sum(column: Any, is_large: bool = True) -> Any:
     return ibis.least(column.cast("decimal(28, 0)").sum(), ibis.literal(MOST_SUM).cast("decimal(38, 0)")).cast("int64")
 
 
-def _weighed(pairs: Any, alone: list[str], weights: Weights, reading: Reading, dialect: _Dialect) -> Any:
+def _weighed(pairs: Any, alone: list[str], weights: Weights, reading: Reading, dialect: Dialect) -> Any:
     """Return the steps of everybody, and what they add to each tier (:mod:`~.counting.scaling`).
 
     Ibis has no name for whole numbers as wide as the square of a number of rows, so that this is text.
@@ -122,7 +101,7 @@ def _weighed(pairs: Any, alone: list[str], weights: Weights, reading: Reading, d
     if ends:
         columns["number"] = f"CASE {' '.join(f'WHEN size <= {end} THEN {k}' for k, end in enumerate(ends))} END"
     for k, weight in enumerate(weights.rows[-1].tolist()):  # the last row up to the last end, and falling beyond
-        quotient = f"{dialect.wide(last * weight**power)} {dialect.over} greatest(size, {dialect.wide(last)})"
+        quotient = dialect.over(dialect.wide(last * weight**power), f"greatest(size, {dialect.wide(last)})")
         columns[f"last{k}"] = quotient if power == 1 else f"floor(sqrt(CAST({quotient} AS DOUBLE) + 0.5))"
     numbers = ", ".join(f"CAST({text} AS BIGINT) AS {name}" for name, text in columns.items())
     own = ["step", "events", *(["level"] if reading.grouping is not None else [])]
@@ -130,11 +109,11 @@ def _weighed(pairs: Any, alone: list[str], weights: Weights, reading: Reading, d
     joined = {name: ", ".join(part) for name, part in parts.items()}
     query = dialect.weights.format(events=events, numbers=numbers, **joined)
     schema = pairs.select(*own, **dict.fromkeys(columns, _FIRST)).schema()
-    weighed = _queried(pairs, "opendp_timeseries_pairs", query, schema)
+    weighed = queried(pairs, "opendp_timeseries_pairs", query, schema)
     if ends:
         rows = {f"first{k}": column.tolist() for k, column in enumerate(weights.rows[:-1].T)}
         rows["number"] = list(range(len(ends)))
-        weighed = weighed.left_join(ibis.memtable(rows, schema=dict.fromkeys(rows, "int64")), "number")
+        weighed = weighed.left_join(dialect.rows(pairs.get_backend(), rows, dict.fromkeys(rows, "int64")), "number")
     each = [weighed[f"last{k}"] for k in range(weights.rows.shape[1])]
     each = [weighed[f"first{k}"].coalesce(weight) for k, weight in enumerate(each)] if ends else each
     levels = len(reading.levels)
@@ -144,7 +123,7 @@ def _weighed(pairs: Any, alone: list[str], weights: Weights, reading: Reading, d
     return weighed.select("step", **{f"series{k}": weighed.events * weight for k, weight in enumerate(each)})
 
 
-def _by_level(pairs: Any, alone: list[str], reading: Reading, dialect: _Dialect) -> Any:
+def _by_level(pairs: Any, alone: list[str], reading: Reading, dialect: Dialect) -> Any:
     """Return everybody's sums at each level, over keys of a group, with the level's number and share of the norm."""
     grouping, cycle = reading.grouping, reading.grid.size
     assert grouping is not None
@@ -154,7 +133,8 @@ def _by_level(pairs: Any, alone: list[str], reading: Reading, dialect: _Dialect)
         for number, group in enumerate(groups)
     ]
     names = ("number", "level", "share", "group")
-    table = ibis.memtable(dict(zip(names, zip(*found, strict=True), strict=True)), schema=dict.fromkeys(names, "int64"))
+    listed = dict(zip(names, zip(*found, strict=True), strict=True))
+    table = dialect.rows(pairs.get_backend(), listed, dict.fromkeys(names, "int64"))
     pairs = pairs.mutate(number=dialect.quotient(pairs.step, cycle))
     sums = pairs.join(table, "number")
     sums = sums.mutate(step=sums.step + (sums.group - sums.number) * cycle)
@@ -162,7 +142,7 @@ def _by_level(pairs: Any, alone: list[str], reading: Reading, dialect: _Dialect)
     return sums.group_by([*alone, "step", "level", "share"]).aggregate(events=events)
 
 
-def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: _Dialect) -> Any:
+def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: Dialect) -> Any:
     """Keep of each group the pairs with the smallest hashes, as many as the cap."""
     first, second = np.frombuffer(key[:16], dtype="<i8").tolist()
     # By the text of an identifier, so that steps are kept alike whatever the type of its column; ties go to the
@@ -188,7 +168,7 @@ def tally(table: Any, reading: Reading) -> Tally:
     if reading.log.by is None:
         rows = rows.mutate(number=_FIRST)
     else:
-        keys = _keys(reading.panel or (), rows.series.type(), dialect)
+        keys = _keys(rows.get_backend(), reading.panel or (), rows.series.type(), dialect)
         rows = rows.left_join(keys, rows.series == keys.key)
     conditions = [rows.who.notnull(), rows.when.notnull(), rows.readable, rows.step.notnull(), rows.number.notnull()]
     conditions.append(rows.amount > 0 if reading.is_sum else ibis.literal(True))
@@ -209,7 +189,12 @@ def check_schema(table: Any, *, identifier: str, time: str | None) -> None:
     :raises TypeError: naming the backend or the column, and the remedy.
     :raises ValueError: for a column that is missing.
     """
-    _dialect(table)
+    names = [identifier, *([] if time is None else [time])]
+    _check_columns(_dialect(table).typed(table, names), identifier, time)
+
+
+def _check_columns(table: Any, identifier: str, time: str | None) -> None:
+    """Refuse columns that do not serve, by their types in the backend."""
     _check_distinct(table, identifier)
     if time is None:
         return
@@ -268,7 +253,7 @@ def _type(table: Any, name: str) -> Any:
     return table[name].type()
 
 
-def _dialect(table: Any) -> _Dialect:
+def _dialect(table: Any) -> Dialect:
     try:
         name = table.get_backend().name
     except ibis.IbisError:
@@ -281,7 +266,7 @@ def _dialect(table: Any) -> _Dialect:
     return _DIALECTS[name]
 
 
-def _check_session(table: Any, dialect: _Dialect) -> None:
+def _check_session(table: Any, dialect: Dialect) -> None:
     """Refuse a session in which the query would mean something else. All other settings change nothing of it."""
     obstacles = dialect.obstacles(table.get_backend())
     if obstacles:
@@ -291,15 +276,16 @@ def _check_session(table: Any, dialect: _Dialect) -> None:
         )
 
 
-def _placed(table: Any, reading: Reading) -> tuple[Any, _Dialect]:
+def _placed(table: Any, reading: Reading) -> tuple[Any, Dialect]:
     """Who, when and in which step and series, for every row; null for what is missing or off the grid."""
-    check_schema(table, identifier=reading.log.identifier, time=reading.log.time)
+    dialect = _dialect(table)
+    _check_session(table, dialect)
+    table = dialect.typed(table, reading.log.columns)
+    _check_columns(table, reading.log.identifier, reading.log.time)
     if reading.log.by is not None:
         _check_distinct(table, reading.log.by)
         kind = _type(table, reading.log.by)
         check_spelling(reading.panel or (), _holds(kind), reading.log.by, kind)
-    dialect = _dialect(table)
-    _check_session(table, dialect)
     if reading.log.value is not None:
         _check_numbers(table, reading.log.value)
     # Columns that are missing in every row may have no type: one row would give them one.
@@ -311,7 +297,7 @@ def _placed(table: Any, reading: Reading) -> tuple[Any, _Dialect]:
     columns = {"who": reading.log.identifier} | ({} if reading.log.by is None else {"series": reading.log.by})
     apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
     if reading.log.value is not None:
-        apart["amount"] = _amount(table[reading.log.value], reading.step_cap)
+        apart["amount"] = _amount(table[reading.log.value], reading.step_cap, dialect)
     if reading.log.time is None:
         return table.select(**apart, when=_FIRST, readable=True, step=_FIRST), dialect
     instants, readable, rule = _instants(table, reading.log.time, reading.row_grid, dialect)
@@ -325,17 +311,17 @@ def _placed(table: Any, reading: Reading) -> tuple[Any, _Dialect]:
     return rows.mutate(step=step).drop("at"), dialect
 
 
-def _looked_up(rows: Any, rule: StepRule, dialect: _Dialect) -> Any:
+def _looked_up(rows: Any, rule: StepRule, dialect: Dialect) -> Any:
     """Give instants the steps that hold them."""
     assert rule.table is not None
-    steps = ibis.memtable(dict(zip(_STEPS, rule.table.T.tolist(), strict=True)), schema=_STEPS)
+    steps = dialect.rows(rows.get_backend(), dict(zip(_STEPS, rule.table.T.tolist(), strict=True)), _STEPS)
     rows = rows.mutate(of=dialect.quotient(rows["at"] - rule.start, rule.width))
     # Equal cells first, as backends are slow to join by ranges alone. At most one step fits; null fits none.
     rows = rows.left_join(steps, [rows.of == steps.cell, rows["at"] >= steps.low, rows["at"] < steps.high])
     return rows.drop("at", "of", "cell", "low", "high").rename(step="number")
 
 
-def _rows(table: Any, reading: Reading) -> tuple[Any, _Dialect]:
+def _rows(table: Any, reading: Reading) -> tuple[Any, Dialect]:
     """Who and where in the counts, for every row that is somewhere."""
     rows, dialect = _placed(table, reading)
     rows = rows.filter(rows.who.notnull(), rows.step.notnull()).drop("when", "readable")
@@ -345,13 +331,13 @@ def _rows(table: Any, reading: Reading) -> tuple[Any, _Dialect]:
     if reading.once_over is not None:
         rows = rows.mutate(step=_FIRST)
     if reading.log.by is not None:
-        keys = _keys(reading.panel or (), rows.series.type(), dialect)
+        keys = _keys(rows.get_backend(), reading.panel or (), rows.series.type(), dialect)
         rows = rows.join(keys, rows.series == keys.key)
         rows = rows.select("who", *amount, step=rows.number * reading.grid.size + rows.step)
     return rows, dialect
 
 
-def _apart(column: Any, dialect: _Dialect) -> Any:
+def _apart(column: Any, dialect: Dialect) -> Any:
     """What tells identifiers apart: integers as they are, all else by its text; null for what is missing."""
     kind = column.type()
     if kind.is_integer():
@@ -364,30 +350,32 @@ def _apart(column: Any, dialect: _Dialect) -> Any:
         column = ibis.cases((column, "True"), (~column, "False"))
     text = column.cast("string")
     if kind.is_string():  # how libraries write whole floating-point numbers
-        whole = text.endswith(".0") & text.re_search(_WHOLE)  # the pattern is slow, and few texts end so
+        whole = text.endswith(".0") & text.re_search(
+            dialect.pattern(_WHOLE)
+        )  # the pattern is slow, and few texts end so
         text = ibis.ifelse(whole, text.substr(0, text.length() - 2), text).nullif("")
     return dialect.whole_text(text)
 
 
-def _whole_numbers(column: Any) -> Any:
+def _whole_numbers(column: Any, dialect: Dialect) -> Any:
     """The whole numbers that a column holds or says in text, null for anything else; those beyond ±2^53 as these."""
     if column.type().is_string():
-        column = column.re_extract(_WHOLE_TEXT, 1)
-    numbers = column.try_cast("float64")
+        column = column.re_extract(dialect.pattern(_WHOLE_TEXT), 1)
+    numbers = dialect.real(column)
     near = _clamp(numbers, -(2.0**53), 2.0**53)  # so that no cast fails
     return ibis.ifelse(numbers.notnull() & ~numbers.isnan() & (near.floor() == near), near, None).cast("int64")
 
 
-def _amount(column: Any, bound: int) -> Any:
+def _amount(column: Any, bound: int, dialect: Dialect) -> Any:
     """How much a row adds, from 0 to the bound, as :mod:`~.counting.amounts` says."""
     # What is missing becomes 0 first, as of it and a bound the least may be the bound.
     kind = column.type()
     if kind.is_boolean():
-        return ibis.coalesce(column.cast("int64"), 0)
+        return ibis.ifelse(column, 1, 0).cast("int64")
     if kind.is_integer():
         return _clamp(ibis.coalesce(column, 0), 0, bound).cast("int64")
-    numbers = column.re_extract(NUMBER, 1).try_cast("float64") if kind.is_string() else column.cast("float64")
-    numbers = ibis.coalesce(numbers, 0.0)
+    numbers = column.re_extract(dialect.pattern(NUMBER), 1) if kind.is_string() else column
+    numbers = ibis.coalesce(dialect.real(numbers), 0.0)
     finite = numbers.between(-sys.float_info.max, sys.float_info.max)  # as NaN is above all numbers
     near = _clamp(ibis.ifelse(finite, numbers, 0.0), 0.0, float(bound))
     return (near.floor() + ibis.ifelse(near - near.floor() >= 0.5, 1.0, 0.0)).cast("int64")
@@ -400,7 +388,7 @@ def _present(column: Any) -> Any:
     return ibis.ifelse(column.strip() == "", None, column) if column.type().is_string() else column
 
 
-def _in_periods(pairs: Any, reading: Reading, dialect: _Dialect) -> tuple[Any, list[str]]:
+def _in_periods(pairs: Any, reading: Reading, dialect: Dialect) -> tuple[Any, list[str]]:
     """Say the period of each pair, where there are periods, and the columns that tell individuals apart."""
     starts = reading.period_starts
     if starts is None:
@@ -411,12 +399,12 @@ def _in_periods(pairs: Any, reading: Reading, dialect: _Dialect) -> tuple[Any, l
     if np.all(lengths[:-1] == lengths[0]) and lengths[-1] <= lengths[0]:
         return pairs.mutate(period=dialect.quotient(at, int(lengths[0]))), ["who", "period"]
     table = {"of": np.arange(cycle).tolist(), "period": np.repeat(np.arange(len(starts)), lengths).tolist()}
-    periods = ibis.memtable(table, schema={"of": "int64", "period": "int64"})
+    periods = dialect.rows(pairs.get_backend(), table, dict.fromkeys(table, "int64"))
     pairs = pairs.mutate(at=at)
     return pairs.join(periods, pairs["at"] == periods.of).drop("at", "of"), ["who", "period"]
 
 
-def _thinned(rows: Any, reading: Reading, dialect: _Dialect, key: bytes | None = None) -> tuple[Any, list[str]]:
+def _thinned(rows: Any, reading: Reading, dialect: Dialect, key: bytes | None = None) -> tuple[Any, list[str]]:
     """Return everybody's steps, each once, and the columns that tell individuals apart.
 
     They are in few series at a time, if there is a key to choose these by, and a gap apart in each series and period
@@ -453,32 +441,27 @@ def _thinned(rows: Any, reading: Reading, dialect: _Dialect, key: bytes | None =
     return _walked(pairs, columns, groups, gap, dialect), alone
 
 
-def _walked(pairs: Any, columns: Sequence[str], groups: list[str], gap: int, dialect: _Dialect) -> Any:
+def _walked(pairs: Any, columns: Sequence[str], groups: list[str], gap: int, dialect: Dialect) -> Any:
     """The starts of runs, and what is kept of their later steps. Ibis has no name for a fold, so that this is text."""
     names = {"gap": gap, "columns": ", ".join(columns), "groups": ", ".join(groups), "own": "step", "later": "walks"}
     if "events" in columns:  # a step is then in one row
         names |= {"own": "step, events", "later": f"walks JOIN near USING ({names['groups']}, step)"}
     query = dialect.walk.format(**names)
-    return _queried(pairs, "opendp_timeseries_steps", query, pairs.select(columns).schema())
+    return queried(pairs, "opendp_timeseries_steps", query, pairs.select(columns).schema())
 
 
-def _queried(table: Any, name: str, query: str, schema: Any) -> Any:
-    """What a query in text finds in a table, which has this name within it."""
-    return ops.SQLStringView(table.alias(name).op(), query, schema).to_expr()
-
-
-def _keys(keys: Sequence[Key], kind: Any, dialect: _Dialect) -> Any:
+def _keys(backend: Any, keys: Sequence[Key], kind: Any, dialect: Dialect) -> Any:
     """The keys of a panel and their numbers, as a table; without those that a column of integers cannot hold."""
     places: dict[Any, int] = dict(key_numbers(keys))
     if kind.is_integer():
         low, high = kind.bounds.lower, kind.bounds.upper
         places = {int(text): k for text, k in places.items() if _INTEGER.fullmatch(text) and low <= int(text) <= high}
     schema = {"key": kind.copy(nullable=True) if kind.is_integer() else "string", "number": "int64"}
-    table = ibis.memtable({"key": list(places), "number": list(places.values())}, schema=schema)
+    table = dialect.rows(backend, {"key": list(places), "number": list(places.values())}, schema)
     return table.select(key=_apart(table.key, dialect), number=table.number)
 
 
-def _instants(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[Any, Any, StepRule]:
+def _instants(table: Any, time: str, grid: TimeGrid, dialect: Dialect) -> tuple[Any, Any, StepRule]:
     """The instant of every row, off the grid where there is none; which rows can be read; and how to place it.
 
     Values are brought into range before any arithmetic, so that none overflows, in whatever order a backend
@@ -486,7 +469,7 @@ def _instants(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple
     """
     when, readable, rule = table[time], ibis.literal(True), grid.step_rule()
     if grid.is_integer and _may_hold_steps(when.type()):
-        when = _whole_numbers(when)
+        when = _whole_numbers(when, dialect)
         readable = when.notnull()
     kind = when.type()
     if _may_hold_steps(kind):
@@ -526,58 +509,52 @@ def _fetch(query: Any) -> Any:
     # The words of a backend, in errors and warnings, may quote a row: they are not passed on.
     with warnings.catch_warnings(), contextlib.suppress(Exception):
         warnings.simplefilter("ignore")
-        return query.to_pyarrow()
+        backend = query.get_backend()
+        with _DIALECTS[backend.name].session(backend):
+            return query.to_pyarrow()
     raise RuntimeError(
         "the backend could not count the events, or was interrupted; try a query of your own on the table, such as"
         " table.count().execute(), to see why"
     )
 
 
-def _function(name: str, arguments: int, returns: str = "int64") -> Callable[..., Any]:
-    """A function of the backend that Ibis has no name for."""
-    shapes = {1: lambda a: None, 2: lambda a, b: None, 4: lambda a, b, c, d: None}
-    made = ibis.udf.scalar.builtin(name=name, signature=((None,) * arguments, returns))
-    call: Callable[..., Any] = made(shapes[arguments])
-    return call
+_EPOCH_US: Final = function("epoch_us", 1)
+_EPOCH_NS: Final = function("epoch_ns", 1)
+_TRY: Final = function("try", 1)
+_UNIX_MICROS: Final = function("unix_micros", 1)
+_UNIX_DATE: Final = function("unix_date", 1, "int32")
+_DATE_PART: Final = function("date_part", 2, "decimal(8, 6)")
+_DUCKDB_HASH_OF_FOUR: Final = function("hash", 4)
+_DUCKDB_HASH: Final = function("hash", 1)
 
 
-_EPOCH_US: Final = _function("epoch_us", 1)
-_EPOCH_NS: Final = _function("epoch_ns", 1)
-_TRY: Final = _function("try", 1)
-_UNIX_MICROS: Final = _function("unix_micros", 1)
-_UNIX_DATE: Final = _function("unix_date", 1, "int32")
-_DATE_PART: Final = _function("date_part", 2, "decimal(8, 6)")
-_DUCKDB_HASH_OF_FOUR: Final = _function("hash", 4)
-_DUCKDB_HASH: Final = _function("hash", 1)
-
-
-def _duckdb_ticks(table: Any, name: str) -> _Ticks:
+def _duckdb_ticks(table: Any, name: str) -> Ticks:
     column, kind = table[name], table[name].type()
     if _is_fine(kind):
-        return _Ticks(_EPOCH_NS(column), "ns", aware=True)
+        return Ticks(_EPOCH_NS(column), "ns", aware=True)
     if kind.is_timestamp() and kind.timezone is not None:
-        return _Ticks(_EPOCH_US(column), "us", aware=True)
+        return Ticks(_EPOCH_US(column), "us", aware=True)
     if kind.is_timestamp() and kind.scale == 9:
-        return _Ticks(_EPOCH_NS(column), "ns", aware=False)
+        return Ticks(_EPOCH_NS(column), "ns", aware=False)
     micros = _EPOCH_US(column)
     # Coarser units hold times that microseconds cannot.
-    return _Ticks(micros if kind.is_timestamp() and kind.scale == 6 else _TRY(micros), "us", aware=False)
+    return Ticks(micros if kind.is_timestamp() and kind.scale == 6 else _TRY(micros), "us", aware=False)
 
 
-def _spark_ticks(table: Any, name: str) -> _Ticks:
+def _spark_ticks(table: Any, name: str) -> Ticks:
     column = table[name]
     backend = table.get_backend()
     kind = backend.raw_sql(backend.compile(column.as_table())).schema[0].dataType.typeName()  # Ibis does not tell
     if kind == "timestamp":
-        return _Ticks(_UNIX_MICROS(column), "us", aware=True)
+        return Ticks(_UNIX_MICROS(column), "us", aware=True)
     # Spark's functions of a time without zone take it for one of the session's; those of its parts do not.
     days = column if kind == "date" else column.date()
     seconds = _UNIX_DATE(days).cast("int64") * 86400
     if kind == "date":
-        return _Ticks(seconds * 10**6, "us", aware=False)
+        return Ticks(seconds * 10**6, "us", aware=False)
     seconds += column.hour().cast("int64") * 3600 + column.minute().cast("int64") * 60
     micros = (_DATE_PART("SECOND", column) * 10**6).cast("int64")
-    return _Ticks(seconds * 10**6 + micros, "us", aware=False)
+    return Ticks(seconds * 10**6 + micros, "us", aware=False)
 
 
 def _duckdb_hash(first: int, second: int, who: Any, step: Any) -> Any:
@@ -655,26 +632,27 @@ _SPARK_WALK: Final = """
         )
     )"""
 _DIALECTS: Final = {
-    "duckdb": _Dialect(
+    "duckdb": Dialect(
         _duckdb_ticks,
-        _function("divide", 2),
-        _function("encode", 1, "binary"),
+        function("divide", 2),
+        function("encode", 1, "binary"),
         _duckdb_hash,
         "CAST({} AS HUGEINT)".format,
-        "//",
+        "{} // {}".format,
         _DUCKDB_WEIGHTS,
         _DUCKDB_WALK,
         _duckdb_obstacles,
     ),
-    "pyspark": _Dialect(
+    "pyspark": Dialect(
         _spark_ticks,
-        _function("div", 2),
+        function("div", 2),
         lambda text: text.cast("binary"),
-        _function("xxhash64", 4),
+        function("xxhash64", 4),
         "CAST({} AS DECIMAL(38, 0))".format,
-        "DIV",
+        "{} DIV {}".format,
         _SPARK_WEIGHTS,
         _SPARK_WALK,
         _spark_obstacles,
     ),
+    "postgres": POSTGRES,
 }

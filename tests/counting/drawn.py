@@ -119,7 +119,7 @@ class Kind(NamedTuple):
     type: object  # of Arrow; None where cells are of many types
     text: object = lambda cell: str(cell)  # in memory
     in_database: bool = True  # whether a database takes the type
-    spark: bool = True
+    narrow: bool = True
 
 
 TEXTS = ["", "é1", "Ann", "ann", "007", "7.0"]
@@ -128,9 +128,9 @@ KINDS = {
     "int8": Kind(lambda k: k - 2, pa.int8()),
     "int64": Kind(lambda k: k - 2, pa.int64()),
     "near": Kind(lambda k: k + 2**53, pa.int64()),  # floating point would take two for one
-    "uint32": Kind(lambda k: k + 2**31, pa.uint32(), spark=False),
+    "uint32": Kind(lambda k: k + 2**31, pa.uint32(), narrow=False),
     "wide": Kind(lambda k: k * 2**60 - 2**62, pa.int64()),
-    "unsigned": Kind(lambda k: k + 2**63, pa.uint64(), spark=False),
+    "unsigned": Kind(lambda k: k + 2**63, pa.uint64(), narrow=False),
     "whole": Kind(lambda k: k * 1.0, pa.float64(), lambda cell: str(int(cell))),
     "halves": Kind(lambda k: k / 2, pa.float64(), lambda cell: str(cell).removesuffix(".0")),
     "text": Kind(TEXTS.__getitem__, pa.string(), lambda cell: "7" if cell == "7.0" else cell),
@@ -152,24 +152,24 @@ class When(NamedTuple):
     naive: bool = False  # whether cells show the clock of the grid's zone
     integer: bool = False
     database: bool = True
-    spark: bool = True
+    narrow: bool = True
 
 
 TIMES = {
     "int64": When(pa.int64(), integer=True),
     "int8": When(pa.int8(), integer=True),
-    "uint16": When(pa.uint16(), integer=True, spark=False),
+    "uint16": When(pa.uint16(), integer=True, narrow=False),
     "float": When(pa.float64(), integer=True),
     "digits": When(pa.string(), integer=True),
     "exact": When(pa.decimal128(12, 1), integer=True),
     "objects": When(None, integer=True),
     "naive us": When(pa.timestamp("us"), naive=True),
     "naive ms": When(pa.timestamp("ms"), naive=True),
-    "naive s": When(pa.timestamp("s"), naive=True, spark=False),
-    "naive ns": When(pa.timestamp("ns"), naive=True, spark=False),
+    "naive s": When(pa.timestamp("s"), naive=True, narrow=False),
+    "naive ns": When(pa.timestamp("ns"), naive=True, narrow=False),
     "aware us": When(pa.timestamp("us", "UTC")),
     "aware ms": When(pa.timestamp("ms", "Asia/Tokyo")),
-    "aware ns": When(pa.timestamp("ns", "America/New_York"), spark=False),
+    "aware ns": When(pa.timestamp("ns", "America/New_York"), narrow=False),
     "date": When(pa.date32(), naive=True),
     "said": When(pa.string(), naive=True, database=False),
     "said in UTC": When(pa.string(), database=False),
@@ -402,7 +402,7 @@ def with_values(random, case, engine):
         typical = cap if told or cap == HUGE else one(random, [1, cap])
         return replace(case, rows=rows, tiers=tiers and replace(tiers, typical=typical))
     kinds = [
-        name for name, (kind, _) in VALUES.items() if holds(engine, kind) and (engine != "spark" or name[0] != "u")
+        name for name, (kind, _) in VALUES.items() if holds(engine, kind) and (engine not in NARROW or name[0] != "u")
     ]
     value = one(random, kinds)
     cells = VALUES[value][1]
@@ -448,7 +448,7 @@ def drawn_case(seed, engine):
         if holds(engine, kind.type)
         and (grid.edges is None) == kind.integer
         and (engine not in DATABASES or kind.database or random.random() < 0.1)
-        and (engine != "spark" or kind.spark)
+        and (engine not in NARROW or kind.narrow)
     ]
     when = one(random, fits)
     if random.random() < 0.05 and engine not in ("numpy", "objects"):  # what does not fit is refused
@@ -459,7 +459,7 @@ def drawn_case(seed, engine):
         for name, kind in KINDS.items()
         if holds(engine, kind.type)
         and (engine not in DATABASES or kind.in_database or rare)
-        and (engine != "spark" or kind.spark)
+        and (engine not in NARROW or kind.narrow)
     ]
     who, where, keys, asked = one(random, kinds), None, None, list(range(6))
     if random.random() < 0.7:
@@ -688,8 +688,10 @@ def lies_apart(positions, influence, case):
 
 # --- Tables
 
-DATABASES = ("duckdb", "spark")
-ENGINES = ["numpy", "objects", "pandas", "polars", "arrow", "batches", "duckdb", "spark"]
+DATABASES = ("duckdb", "spark", "postgres")
+#: Those without unsigned integers and nanoseconds.
+NARROW = ("spark", "postgres")
+ENGINES = ["numpy", "objects", "pandas", "polars", "arrow", "batches", "duckdb", "spark", "postgres"]
 
 
 def holds(engine, kind):

@@ -1,9 +1,15 @@
 """Databases and clusters that hold logs, and caps."""
 
 import collections
+import hashlib
 import itertools
 import os
+import pwd
+import shutil
+import struct
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -138,3 +144,118 @@ class Spark:
 
     def session_zone(self, zone):
         self.session.conf.set("spark.sql.session.timeZone", zone)
+
+
+#: Where servers of PostgreSQL are, beside those of the path.
+SERVERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+
+
+class PostgresServer:
+    """A server of its own, on a socket in a folder of its own, which ends with it."""
+
+    def __init__(self, folder, encoding="UTF8"):
+        pytest.importorskip("psycopg")
+        found = shutil.which("initdb", path=os.pathsep.join([os.environ.get("PATH", ""), *map(str, SERVERS)]))
+        if found is None:
+            pytest.skip("no server of PostgreSQL is here")
+        self.folder, self.programs = folder, Path(found).resolve().parent
+        # The server refuses to run as root, and a path of a socket may have a hundred bytes.
+        self.identity = {}
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            self.identity = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+        locale = ["--no-locale", "-E", encoding]
+        self.run("initdb", "-D", "data", "-U", "postgres", "-A", "trust", "--no-sync", "--no-instructions", *locale)
+        options = f"-k {folder} -c listen_addresses= -c fsync=off -c shared_buffers=32MB"
+        self.run("pg_ctl", "-D", "data", "-w", "-l", "log", "-o", options, "start")
+
+    def run(self, program, *arguments):
+        run = subprocess.run(
+            [self.programs / program, *arguments], cwd=self.folder, capture_output=True, text=True, **self.identity
+        )
+        assert run.returncode == 0, run.stderr
+
+    def end(self):
+        self.run("pg_ctl", "-D", "data", "-w", "-m", "immediate", "stop")
+
+
+class Postgres:
+    name = "postgres"
+    units = ("ms", "us")
+
+    def __init__(self, server):
+        ibis, psycopg = pytest.importorskip("ibis"), pytest.importorskip("psycopg")
+        pa = pytest.importorskip("pyarrow")
+        self.connection = ibis.postgres.connect(host=str(server.folder), user="postgres", database="postgres")
+        self.psycopg, self.numbers = psycopg, itertools.count()
+        self.types = [
+            (pa.types.is_boolean, ["boolean"]),
+            (lambda kind: kind in (pa.int8(), pa.int16(), pa.uint8()), ["smallint"]),
+            (lambda kind: kind in (pa.int32(), pa.uint16()), ["integer"]),
+            (lambda kind: kind in (pa.int64(), pa.uint32()), ["bigint"]),
+            (lambda kind: kind == pa.uint64(), ["numeric(20, 0)", "numeric"]),
+            (lambda kind: kind == pa.float32(), ["real"]),
+            (pa.types.is_floating, ["double precision"]),
+            (pa.types.is_string, ["text", "varchar(2000)", 'text COLLATE "C"', "text COLLATE alike"]),
+            (pa.types.is_date, ["date"]),
+            (lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None, ["timestamptz"]),
+            (pa.types.is_timestamp, ["timestamp"]),
+            (pa.types.is_binary, ["bytea"]),
+            (pa.types.is_list, ["bigint[]"]),
+            (pa.types.is_null, ["text"]),
+        ]
+        self.run(
+            "CREATE COLLATION IF NOT EXISTS alike (provider = icu, locale = 'und-u-ks-level1', deterministic = false)"
+        )
+
+    def run(self, query, *parameters):
+        with self.connection.con.cursor() as cursor:
+            cursor.execute(query, parameters or None)
+            return cursor.fetchall() if cursor.description else None
+
+    def type_of(self, kind, number):
+        pa = pytest.importorskip("pyarrow")
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        if pa.types.is_decimal(kind):
+            return "numeric" if number % 2 and not kind.scale else f"numeric({kind.precision}, {kind.scale})"
+        options = next(options for holds, options in self.types if holds(kind))
+        return options[number % len(options)]
+
+    def table(self, **columns):
+        pa = pytest.importorskip("pyarrow")
+        return self.table_of(pa.table(columns))
+
+    def table_of(self, table):
+        number = next(self.numbers)
+        name = f"log{number % 100}"
+        kinds = [self.type_of(field.type, number) for field in table.schema]
+        columns = ", ".join(f'"{name}" {kind}' for name, kind in zip(table.column_names, kinds, strict=True))
+        self.run(f"DROP TABLE IF EXISTS {name} CASCADE")
+        self.run(f"CREATE TABLE {name} ({columns})")
+        with self.connection.con.cursor() as cursor, cursor.copy(f"COPY {name} FROM STDIN") as copy:
+            for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+                copy.write_row(row)
+        return self.connection.table(name)
+
+    def table_that_counts_its_rows(self, **columns):
+        """As of DuckDB, by notices, as a sequence cannot go on in a transaction that only reads."""
+        name, seen = self.table(**columns).get_name(), []
+        self.run(
+            "CREATE OR REPLACE FUNCTION noticed(id bigint) RETURNS boolean LANGUAGE plpgsql"
+            " AS 'BEGIN RAISE NOTICE ''row''; RETURN true; END'"
+        )
+        self.run(f"CREATE OR REPLACE VIEW counted_rows AS SELECT * FROM {name} WHERE noticed(id)")
+        self.connection.con.add_notice_handler(seen.append)
+        return self.connection.table("counted_rows"), lambda: len(seen)
+
+    def hashes(self, who, key, steps=200):
+        """The hashes of an individual's steps."""
+        first, second = np.frombuffer(key, "<i8").tolist()
+        return [
+            hashlib.sha256(struct.pack(">qqq", first, second, step) + who.encode()).digest() for step in range(steps)
+        ]
+
+    def session_zone(self, zone):
+        self.run(f"SET TimeZone = '{zone}'")

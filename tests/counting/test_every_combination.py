@@ -67,6 +67,7 @@ def test_in_memory(monkeypatch, cases):
         ("duckdb", range(8)),
         ("duckdb", drawn.TELLING),
         *ranges(2_000, 250, "duckdb"),
+        *ranges(2_000, 250, "postgres"),
         *ranges(100, 25, "spark"),
     ],
     ids=name_of,
