@@ -37,6 +37,8 @@ class Tridiagonal(NamedTuple):
     @classmethod
     def of(cls, main: Array, off: Array) -> Tridiagonal:
         """Factor a matrix; raise FitError unless it is positive definite in floating point."""
+        if not off.size:
+            raise FitError("a series of one step has no course to smooth")
         diagonal, lower, failed = scipy.linalg.lapack.dpttrf(main, off)
         if failed:
             raise FitError("the smoother lost its precision")

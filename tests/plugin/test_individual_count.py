@@ -187,6 +187,9 @@ def test_numbers_of_everybody_are_right_with_intervals_that_hold(log_space):
         for one in (count, capped)
     )
     assert count.map(1).l2 == capped.map(1).l2 * (2 / 3) ** 0.5
+    few = other(log)  # as they are, since a series of one step has no course
+    assert np.array_equal(ts.smooth(few).values, few.values)
+    assert np.array_equal(ts.smooth([few])[0].values, few.values)
     errors, held, sums = [], [], []
     for _ in range(12):
         release = measurement(log)
