@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import math
 import re
@@ -63,6 +64,45 @@ def scale(steps: int, p: float, per_step: int = 1, epsilon: float = 0.5, delta: 
         return float(chance @ profile) - delta
 
     return float(brentq(excess, 0.5, 1e4))
+
+
+SOURCE = re.compile(r"[` ]((?:tests|notebooks)/[\w/]+\.(?:py|ipynb))")
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", *(p.relative_to(ROOT).as_posix() for p in sorted(DOCS.rglob("*.md")) if "proofs" not in p.parts)],
+)
+def test_tables_of_numbers_name_what_makes_them(page: str) -> None:
+    text = re.sub(r"(?ms)^```.*?^```", "", (ROOT / page).read_text(encoding="utf-8"))
+    for section in re.split("(?m)^#+ ", text):
+        for rows in re.findall(r"(?m)(?:^\|.*\n)+", section):
+            cells = [cell.strip(" *") for row in rows.splitlines()[2:] for cell in row.strip("|").split("|")[1:]]
+            if sum(re.match(r"[\d.,]+( |%|$)", cell) is not None for cell in cells) > 3:
+                assert SOURCE.search(section), rows.splitlines()[0]
+        assert [name for name in SOURCE.findall(section) if not (ROOT / name).exists()] == []
+
+
+def test_tables_of_readme_are_the_records() -> None:
+    text, page = ((ROOT / name).read_text("utf-8") for name in ("README.md", "docs/concepts/near-the-truth.md"))
+    with (DOCS / "near.csv").open(encoding="utf-8", newline="") as file:
+        records = list(csv.reader(file))[1:]
+    for _, cap, *numbers in records:
+        assert f"| {' | '.join(numbers[:3])} |" in text
+        assert f"| {cap} | {' | '.join(numbers)} |" in page
+    # What several pages say of one way of releasing traffic is the same.
+    lines, smoothed = "63.7 ± 0.4", "9.8 ± 0.2"
+    for name in ("README.md", "docs/comparison.md", "docs/howto/reconstruct.md"):
+        assert f"| {lines} | {smoothed} |" in (ROOT / name).read_text("utf-8")
+    error, noise = sentence("README.md", r"a cap of 50 makes an error of (\d+) [^|]+? deviation of ([\d.]+)\.")
+    assert (error, noise) == (244, round(scale(50, 1.0, 1, 1.0, 1e-6), 1))
+    last, weak = sentence(
+        "docs/concepts/near-the-truth.md", r"about ([\d.]+) counts a step [^|]+? At ε = 0\.25 it is (\d+)"
+    )
+    assert [scale(1, 1.0, 1, epsilon, 1e-6) / 0.9**0.5 for epsilon in (1.0, 0.25)] == [
+        pytest.approx(last, abs=0.06),
+        pytest.approx(weak, abs=0.6),
+    ]
 
 
 def test_noise_of_every_month() -> None:

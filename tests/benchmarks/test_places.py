@@ -301,6 +301,29 @@ def test_stations_without_events_have_none(mean):
     assert np.sum(false) <= max(0.01 * len(false), 2)
 
 
+def test_people_in_places():
+    """How many of 2,000 people were at each of 25 places, some at all: mean error, and share in 90% intervals."""
+    rows = {}
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        sizes, often = rng.pareto(1.2, 25) + 0.2, np.minimum(rng.geometric(1 / 3, 2000), 25)
+        order = np.argsort(-np.log(sizes) - rng.gumbel(size=(2000, 25)), axis=1)
+        who = np.repeat(np.arange(2000), often)
+        key = np.concatenate([row[:n] for row, n in zip(order, often, strict=True)])
+        truth = np.bincount(key, minlength=25)
+        for cap in (None, 2, 3, 5, 8, 10, 15, 25):
+            options = {} if cap is None else {"key_cap": cap}
+            count = SPACE >> ts.then_individual_count(by="key", keys=STATIONS, **options)
+            measurement = count >> ts.then_subsampled_gaussian(least(count), sampling_probability=1.0)
+            series = ts.smooth(measurement({"id": who, "time": 0 * who, "key": key}))
+            rows.setdefault(cap, []).append(near(series, truth))
+    print(f"\npeople at a place {truth.mean():.0f}, places of a person {often.mean():.1f}")
+    for cap, of_cap in rows.items():
+        print(f"key_cap {cap}: error {np.mean(of_cap, axis=0)[0]:.1f}, cover {np.mean(of_cap, axis=0)[1]:.2f}")
+    errors = {cap: np.mean(of_cap, axis=0)[0] for cap, of_cap in rows.items()}
+    assert min(errors.values()) > 0.8 * errors[None]
+
+
 def test_the_noise_is_that_of_one_series():
     one = SPACE >> ts.then_participation_count(ts.TimeGrid(size=672))
     assert least(private_count(672, groups=CITY)) == pytest.approx(least(one), rel=1e-12)
