@@ -209,11 +209,13 @@ def _table(own: tuple[int, ...], of_left: float, most: int) -> Table:
 def tiers_for(reading: Reading, *, typical: int | None = None, total_bound: int | None = None) -> Tiers:
     """Return the tiers of what is read, unless others are asked for: by its size alone, which is public.
 
-    :param typical: a typical value; if left out, the root of the bound, or one event, unless the last tier is then far.
+    :param typical: a typical value; if left out, the cube root of the bound, or one event, unless the last tier is
+        then far. A bound may be generous: from too high a tier on, all is noisy, and too many tiers tell less apart.
     """
     tiers = Tiers(ends=(), total_bound=total_bound)
     if typical is None:
-        typical = max(math.isqrt(reading.step_cap) if reading.is_sum else 1, math.isqrt(tiers.last(reading) >> _FAR))
+        usual = round(reading.step_cap ** (1 / 3)) if reading.is_sum else 1
+        typical = max(usual, math.isqrt(tiers.last(reading) >> _FAR))
     tiers = replace(tiers, typical=typical)
     # Of keys at which people are read once, most are at few.
     return replace(tiers, ends=default_tiers(tiers.last(reading), first=2 if reading.is_once else 10).ends)

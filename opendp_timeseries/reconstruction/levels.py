@@ -12,6 +12,7 @@ ends, noise of either sign does the same, and the estimate is right on average. 
 tier is so whatever people do; of those who come very often, this one may miss a part.
 """
 
+import itertools
 import math
 from typing import Final, NamedTuple
 
@@ -41,16 +42,23 @@ class Prior(NamedTuple):
     :param falls: how fast they may fall, by powers of how often.
     :param lengths: over which differences of its logarithm they may be alike.
     :param always: sizes of those who come as often as can be, by the error of the last tier alone.
+    :param starts: how far beyond the first tier they may begin to fall, by the logarithm of how often.
     """
 
     falls: tuple[float, ...] = (-1.0, 0.0, 1.0)
     lengths: tuple[float, ...] = (0.5, 1.0)
     always: tuple[float, ...] = (0.0, 2.0, 8.0, 32.0, 128.0)
+    starts: tuple[float, ...] = (0.0,)
 
     @classmethod
     def of(cls, step_cap: int) -> "Prior":
-        """Return it for people with so much in a step: in squares, they are spread widely, and nobody is at the end."""
-        return cls() if step_cap == 1 else cls(falls=(0.0, 0.5, 1.0), lengths=(1.0, 2.0), always=(0.0,))
+        """Return it for people with so much in a step.
+
+        In squares, they are spread widely, and nobody is at the end. Most may have far more than where tiers begin.
+        """
+        if step_cap == 1:
+            return cls()
+        return cls(falls=(0.5, 1.0), lengths=(1.0, 2.0), always=(0.0,), starts=(0.0, 2.0, 4.0, 6.0))
 
 
 OF_COUNTS: Final = Prior()
@@ -80,8 +88,9 @@ class Process(NamedTuple):
         roots, by_row = [], []
         for length in prior.lengths:
             factor = np.linalg.cholesky((1 + near / length) * np.exp(-near / length))
-            for fall in prior.falls:
-                sized = (width * np.exp(-fall * (often - often[0])))[:, None] * factor
+            for fall, start in itertools.product(prior.falls, prior.starts):
+                beyond = np.maximum(often - often[0] - start, 0.0)
+                sized = (width * np.exp(-fall * beyond))[:, None] * factor
                 sized /= np.linalg.norm(sized.sum(axis=0))
                 shown = sized.T @ rows
                 roots.append(np.linalg.qr(shown, mode="r") if len(shown) > rows.shape[1] else shown)

@@ -21,16 +21,18 @@ LOGS = {"bikes": (bikes, 14.0), "check-ins": (check_ins, 25.0), "traffic": (traf
 
 
 def rides(name, seed):
-    """Rides that are as long as their riders' usually are, and what is true of them within the bound."""
+    """Minutes on the way in each hour, of rides as long as their riders' usually are, and their sums by the hour."""
     draw, minutes = LOGS[name]
     rng = np.random.default_rng(seed)
     who, step = draw(rng)
     who, step = who[step < len(HOURS)], step[step < len(HOURS)]
     usual = minutes * rng.lognormal(-0.125, 0.5, who.max() + 1)
     long = usual[who] * rng.gamma(4, 0.25, len(who))
-    each = np.bincount(who * len(HOURS) + step, np.minimum(np.floor(long + 0.5), BOUND))
-    truth = np.bincount(np.arange(len(each)) % len(HOURS), np.minimum(each, BOUND), len(HOURS))
-    return {"id": who, "step": step, "minutes": long}, truth
+    each = np.bincount(who * len(HOURS) + step, np.floor(long + 0.5))
+    rows = np.flatnonzero(each)
+    spent = np.minimum(each[rows], BOUND).astype(np.int64)  # an hour has no more, so that a larger bound cuts nothing
+    who, step = np.divmod(rows, len(HOURS))
+    return {"id": who, "step": step, "minutes": spent}, np.bincount(step, spent, len(HOURS))
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -64,5 +66,6 @@ def test_against_one_clip_by_an_oracle(name):
     best = min(error for key, (error, *_) in means.items() if not isinstance(key, str))
     own, cover, _ = means["private series"]
     assert own <= 0.85 * best
-    assert 0.75 <= cover <= 0.995  # of single seeds; the level is that of all hours
-    assert means["bound times 5"][0] <= 1.4 * own
+    assert 0.8 <= cover <= 0.995  # the level is that of all hours
+    assert means["bound times 5"][0] <= 1.25 * own
+    assert means["bound times 30"][0] <= 1.25 * own
