@@ -1425,3 +1425,21 @@ def test_every_public_name_is_there_when_it_is_asked_for():
     assert callable(ts.smooth)
     assert all(hasattr(ts, name) for name in ts.__all__)
     assert not hasattr(ts, "no")
+
+
+def test_a_forecast_is_said_to_be_one_in_the_table(log_file, tmp_path, capsys, monkeypatch):
+    assert main(arguments(log_file, tmp_path / "out", "--ahead", "1d", size="8", step="6h")) == 0
+    rows = released(tmp_path / "out.csv")
+    assert [row["kept"] for row in rows] == ["yes"] * 8 + ["forecast"] * 4
+    assert all(row["low"] and row["high"] for row in rows)
+    monkeypatch.setattr(release, "read_log", lambda *_, **__: pytest.fail("the log was read"))
+    refused = {
+        ("--ahead", "5h"): "ahead ('5h') must be whole steps of ",
+        ("--ahead", "9"): "ahead (9) must be at most 8",
+        ("--ahead", "soon"): "argument --ahead: (soon) must be a time, such as 1w, or a number of steps",
+        ("--ahead", "1d", "--filter-std", "2"): "as a forecast is of counts that are not filtered",
+    }
+    for more, message in refused.items():
+        capsys.readouterr()
+        assert main(arguments(log_file, tmp_path / "other", *more, size="8", step="6h")) == 2
+        assert message in " ".join(capsys.readouterr().err.split())

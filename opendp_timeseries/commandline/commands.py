@@ -12,7 +12,7 @@ from opendp_timeseries.commandline.inputs import (
     amplitudes_of,
     by_flags,
     check_of,
-    check_seasons,
+    check_smoothing,
     chosen,
     grid_of,
     keys_and_groups,
@@ -53,7 +53,7 @@ def check(options: argparse.Namespace) -> str:
 
 def _check_public(options: argparse.Namespace, grid: ts.TimeGrid) -> None:
     """Refuse what a release refuses before the log is read, as far as it is said: a check needs no budget."""
-    check_seasons(options, grid)
+    check_smoothing(options, grid)
     request = Request.of(options, grid)
     if options.every or None in (options.epsilon, options.delta):
         for name, below in {"epsilon": math.inf, "delta": 1.0}.items():

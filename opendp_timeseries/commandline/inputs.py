@@ -19,6 +19,7 @@ from opendp_timeseries.counting.files import PARQUET_SUFFIXES, read_csv_log, rea
 from opendp_timeseries.counting.tables import log_in_utc
 from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.design.reading import MOST_BOUND, Reading, Source, panel_of
+from opendp_timeseries.grid import steps_ahead
 from opendp_timeseries.reconstruction.seasons import read_seasons
 
 #: Nobody looks at a figure or a table of more steps than this.
@@ -71,8 +72,10 @@ def grid_of(options: argparse.Namespace) -> ts.TimeGrid:
     return grid
 
 
-def check_seasons(options: argparse.Namespace, grid: ts.TimeGrid) -> None:
-    """Refuse seasons that are none."""
+def check_smoothing(options: argparse.Namespace, grid: ts.TimeGrid) -> None:
+    """Refuse seasons that are none, and forecasts further than can be made."""
+    if options.ahead is not None:
+        steps_ahead(options.ahead, grid)
     remedy = "a season is a number of steps, such as 24 with hours, 7 with days"
     for found in read_seasons(options.season, grid, grid.size, options.holidays or ()):
         check.real("season", found.length, maximum=grid.size, remedy=remedy)

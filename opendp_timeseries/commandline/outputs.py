@@ -164,7 +164,7 @@ def reconstructed(releases: Sequence[ts.Release], levels: int, options: argparse
     :param levels: how many of them are of series, before those of numbers of individuals.
     """
     counts, people = releases[:levels], tuple(releases[levels:])
-    how: dict[str, Any] = {"seasons": options.season, "holidays": options.holidays or ()}
+    how: dict[str, Any] = {"seasons": options.season, "holidays": options.holidays or (), "ahead": options.ahead}
     how["progress"] = False if options.quiet else None
     try:
         alone = len(counts) == 1 and counts[0].design.count.reading.grouping is None
@@ -235,13 +235,17 @@ def _table(made: Made, decimal: str) -> bytes:
     rows = (
         (key, *cells)
         for (key, one), (low, high) in zip(keyed.items(), ends, strict=True)
-        for cells in zip(
-            at, one.values.tolist(), low.tolist(), high.tolist(), np.where(one.kept, "yes", "no").tolist(), strict=True
-        )
+        for cells in zip(at, one.values.tolist(), low.tolist(), high.tolist(), _kept(one), strict=True)
     )
     if several:
         return csv_of(("key", *_COLUMNS), rows, places, decimal).encode()
     return csv_of(_COLUMNS, (row[1:] for row in rows), places, decimal).encode()
+
+
+def _kept(series: ts.Series) -> list[str]:
+    """Say of each step whether it was kept, or is a forecast."""
+    words: list[str] = np.where(series.is_forecast, "forecast", np.where(series.kept, "yes", "no")).tolist()
+    return words
 
 
 def _individuals(made: Made, decimal: str) -> bytes:

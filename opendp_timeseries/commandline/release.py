@@ -15,7 +15,7 @@ from opendp_timeseries._files import files_together
 from opendp_timeseries.accounting.calibrate import large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
-from opendp_timeseries.commandline.inputs import check_of, check_seasons, chosen, grid_of, read_log
+from opendp_timeseries.commandline.inputs import check_of, check_smoothing, chosen, grid_of, read_log
 from opendp_timeseries.commandline.outputs import Made, document, places, reconstructed, told, undrawn
 from opendp_timeseries.commandline.programme import plan_in, planned_measurement, take_part
 from opendp_timeseries.commandline.request import Request
@@ -44,7 +44,7 @@ def release(options: argparse.Namespace) -> str:
         )
     wanted = places(options)
     grid = grid_of(options)
-    check_seasons(options, grid)
+    check_smoothing(options, grid)
     with held_back(), stage("Finding the noise", quiet=options.quiet):
         request = Request.of(options, grid)
         if plan is not None and part is not None:

@@ -101,6 +101,17 @@ def steps_of(season: float | str) -> tuple[float | str, float | None]:
     return steps if steps in PERIODS else float(steps), float(amplitude) if amplitude else None
 
 
+def time_ahead(value: Any) -> int | str:
+    """Return a number of steps, or the text of a time."""
+    text = str(value)
+    if text.isdecimal():
+        return int(text)
+    try:
+        return step(text)
+    except ValueError:
+        raise ValueError("must be a time, such as 1w, or a number of steps") from None
+
+
 def share(text: str) -> tuple[float, int]:
     """Return a share of individuals, and in how many steps they come at most."""
     of_all, _, steps = text.partition(":")
@@ -149,10 +160,12 @@ _TYPES: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
     day: ((str, dt.date), "a date"),
     key: ((str, int), "a text"),
     season: ((str, int, float), "a number of steps"),
+    time_ahead: ((str, int), "a time, or a number of steps"),
 }
 _CAP: Final = ("participation_cap",)
 _NO_CAP: Final = (("participation_cap", ", as it is of tiers"),)
 _NO_FILTER: Final = (("filter_std", ", as totals are of counts that are not filtered"),)
+_NO_FORECAST: Final = (("filter_std", ", as a forecast is of counts that are not filtered"),)
 _NO_PERIOD: Final = (("period", ", as everybody is counted once for all that they did"),)
 # fmt: off
 #: By table of the file: what the table is about, and its words.
@@ -200,8 +213,8 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             bars=(("step_cap", ", as the bound is the most in a step"),)),
         "bound": Word(int, "the most of one individual in one step, in units of the value, from what is plausible", 600,
             needs=("value",)),
-        "typical": Word(int, "without a cap: a typical value, in its units, for the finest tier (the root of the"
-            " bound)", 20, needs=("value",), bars=_NO_CAP),
+        "typical": Word(int, "without a cap: a typical value, in its units, for the finest tier (the cube root of"
+            " the bound)", 20, needs=("value",), bars=_NO_CAP),
         "total_bound": Word(int, "without a cap: the most of one individual in all steps together, for less noise;"
             " those with more lose some", 10_000, needs=("value",), bars=_NO_CAP),
         "gap": Word(int, "least distance, in steps, of two in which one individual counts", 6, usual=1, of=_PLANS,
@@ -256,6 +269,8 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             " as 1d 1w, or after so many steps; to plan, with an amplitude in counts, such as 1d:90 or 24:90",
             ["1d", "1w"], many=True, ask="may", gives="a series with a season", of=_PLANS, flights=["1d", "1w"]),
         "holidays": Word(day, "days that are like Sundays", ["2024-12-25"], many=True, needs=("season",)),
+        "ahead": Word(time_ahead, "forecast as much time after the last step, such as 1w, or so many steps, from the"
+            " release alone, which costs no privacy", "1w", bars=_NO_FORECAST),
         "output": Word(Path, "write OUTPUT.csv, OUTPUT.json and a figure", "release", usual=Path("release")),
         "figure": Word(str, "format of the figure", "svg", usual="png", choices=("png", "svg", "pdf", "none")),
         "title": Word(str, "what is counted, in words, for the figure, the page and the workbook", "Riders in London",
