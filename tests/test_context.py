@@ -667,8 +667,7 @@ def test_opendps_own_queries_point_to_the_polars_route():
     for name in ("select", "group_by", "filter", "quantile", "collect"):  # of Polars' own
         refuses(f"^'{name}' does not take an event log: {POLARS_ROUTE}", getattr, query, name, error=AttributeError)
     assert query.identity().individual_count().laplace().param() == pytest.approx(1.0)
-    with pytest.raises(AttributeError, match="Unrecognized constructor: 'select'"):
-        query.individual_count().select  # noqa: B018
+    refuses("Unrecognized constructor: 'select'", lambda: query.individual_count().select, error=AttributeError)
     with pytest.raises(AttributeError):
         copy.copy(query).__nothing__  # noqa: B018
 

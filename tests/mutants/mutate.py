@@ -17,7 +17,7 @@ import inspect
 import pkgutil
 import textwrap
 from collections.abc import Callable, Iterator
-from types import FunctionType, SimpleNamespace
+from types import FunctionType, ModuleType
 from typing import Any
 
 import opendp_timeseries
@@ -125,9 +125,11 @@ def seeing(**names: Any) -> Broken:
     return lambda sound, *arguments, **options: copy(sound, **names)(*arguments, **options)
 
 
-def but(module: Any, **changes: Any) -> SimpleNamespace:
-    """A module with some names changed, for :func:`seeing`."""
-    return SimpleNamespace(**{**vars(module), **changes})
+def but(module: ModuleType, **changes: Any) -> ModuleType:
+    """Copy a module with some names changed, for :func:`seeing`; what it loads when that is asked for, too."""
+    copied = ModuleType(module.__name__)
+    vars(copied).update(vars(module) | changes)
+    return copied
 
 
 def edited(*edits: tuple[str, str]) -> Broken:

@@ -190,8 +190,7 @@ def test_one_count_becomes_a_plain_number(log_space):
     ],
 )
 def test_other_distances_are_refused_by_name(make, metric, message):
-    with pytest.raises(TypeError, match=message):
-        make() >> ts.then_lp_distance(metric)
+    refuses(message, lambda: make() >> ts.then_lp_distance(metric), error=TypeError)
 
 
 def test_no_filter_and_no_second_cast_goes_behind():

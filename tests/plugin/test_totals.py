@@ -178,8 +178,7 @@ def test_in_a_context_with_one_budget():
     ids=str,
 )
 def test_groups_that_are_no_tree_of_the_panel(groups, error, message):
-    with pytest.raises(error, match=message):
-        counted() >> ts.then_totals(groups)
+    refuses(message, lambda: counted() >> ts.then_totals(groups), error=error)
 
 
 def test_keys_that_are_numbers_are_named_as_text_or_number():

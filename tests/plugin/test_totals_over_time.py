@@ -222,10 +222,8 @@ def test_in_contexts(log_space):
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(log_space, grid, given, message):
-    with pytest.raises(ValueError, match=message):
-        log_space >> make.then_total(grid, participation_cap=5, **given)
-    with pytest.raises(ValueError, match=r"norm \('l1'\) requires a participation_cap"):
-        log_space >> make.then_total(grid)
+    refuses(message, lambda: log_space >> make.then_total(grid, participation_cap=5, **given))
+    refuses(r"norm \('l1'\) requires a participation_cap", lambda: log_space >> make.then_total(grid))
     with pytest.raises(ValueError, match=r"requires a participation_cap, .* norm='l1'"):
         log_space >> ts.then_participation_count(GRID, participation_cap=5, per=4)
 

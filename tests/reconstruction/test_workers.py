@@ -110,27 +110,24 @@ def test_nobody_waits_for_what_is_no_helper(script, monkeypatch, tmp_path):
     assert threading.active_count() <= threads
 
 
-@pytest.mark.parametrize("error", [BlockingIOError(11, "EAGAIN"), PermissionError(1, "EPERM"), MemoryError()])
-def test_where_no_process_can_be_started_all_is_done_here(error, monkeypatch):
+@pytest.mark.parametrize(
+    ("owner", "name", "error"),
+    [
+        *(
+            (workers.subprocess, "Popen", error)
+            for error in (BlockingIOError(11, ""), PermissionError(1, ""), MemoryError)
+        ),
+        (workers.threading.Thread, "start", RuntimeError("can't start new thread")),
+    ],
+)
+def test_where_no_process_or_thread_can_be_started_all_is_done_here(owner, name, error, monkeypatch):
     tried = []
 
-    def popen(*_, **__):
+    def start(*_, **__):
         tried.append(error)
         raise error
 
-    monkeypatch.setattr(workers.subprocess, "Popen", popen)
-    assert workers.each(slowly, [(number,) for number in range(9)]) == [(k**2, os.getpid()) for k in range(9)]
-    assert tried
-
-
-def test_where_no_thread_can_be_started_all_is_done_here(monkeypatch):
-    tried = []
-
-    def start(_):
-        tried.append(1)
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(workers.threading.Thread, "start", start)
+    monkeypatch.setattr(owner, name, start)
     assert workers.each(slowly, [(number,) for number in range(9)]) == [(k**2, os.getpid()) for k in range(9)]
     assert tried
 
