@@ -357,8 +357,9 @@ def test_at_no_moment_is_something_spent_without_a_way_to_get_it(in_folder, caps
             for path in in_folder.glob(name):
                 path.unlink()
         capsys.readouterr()
-    assert spent
-    assert told >= 0.8 * spent  # the last word says it too, unless a signal comes between the blocks that know it
+    assert spent or times < 9  # on a machine that is busy, each of a few may end before it is killed
+    # The last word says it too, unless a signal comes between the blocks that know it.
+    assert told >= 0.8 * spent - 1
 
 
 def sleeping(writing):
