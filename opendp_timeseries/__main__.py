@@ -30,6 +30,7 @@ _MODULES: Final = {
     "verify": "verify",
     "ledger": "commands",
     "programme": "programme",
+    "summary": "summary",
     "init": "publication",
 }
 _ERRORS: Final = (TypeError, ValueError, ImportError, OSError, MemoryError, RuntimeError, OpenDPException)

@@ -169,7 +169,7 @@ def _complete(options: argparse.Namespace) -> None:
     left_out = determined | ({"end"} if options.size is not None else set()) | ({"file"} if is_flights else set())
     left_out |= TABLES["budget"][1].keys() if options.command == "check" else set()
     needed = [name for name, word in WORDS.items() if word.ask == "must" and name not in left_out]
-    needed += ["every"] if options.command == "programme" else []
+    needed += ["every"] if options.command in ("programme", "summary") else []
     if missing := [name for name in needed if getattr(options, name) is None]:
         names = ", ".join("--size or --end" if name == "end" else flag(name) for name in missing)
         raise _UsageError(f"these must be given, as they are public: {names}")
@@ -287,6 +287,13 @@ COMMANDS: Final = {
         " record is verified. With --new, make a ledger, for the --ledger of releases.",
         ("ledger", "the file, or a publication file that names it"),
         _ledger,
+    ),
+    "summary": Command(
+        "Write one page of all parts of a programme that were released, joined: OUTPUT.html, and with --spreadsheet"
+        " OUTPUT.xlsx. It has totals of each part, a usual week and day, and what may be compared. It reads no log, and"
+        " costs nothing; run it after each part.",
+        _LOG,
+        _complete,
     ),
     "programme": Command(
         "Say what a programme releases, such as one part each month: what was released, what is next, and what is left;"

@@ -186,6 +186,12 @@ def _series_of_individuals(release: ts.Release) -> ts.Series:
         return ts.interpolate(last_tier(release))
 
 
+def check_ours(place: Path, suffix: str) -> None:
+    """Refuse a place where there is anything but an earlier file of this kind, which is replaced."""
+    if check_place(place, replace=True) is not None and not _is_ours(place, suffix):
+        raise ValueError(f"output ({place}) exists, and is not of an earlier run; choose another --output")
+
+
 def write_preview(place: Path, page: str) -> None:
     """Write a page of made-up numbers; refuse to lose any other file."""
     if place.suffix != ".html":

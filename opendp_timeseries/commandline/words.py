@@ -20,7 +20,7 @@ from opendp_timeseries.grid.edges import parse_width
 from opendp_timeseries.grid.instants import parse_days, parse_instants
 
 #: The commands that take what a release does, what a plan does beside them, and what is expected of a series.
-RELEASES: Final = ("release", "check", "programme")
+RELEASES: Final = ("release", "check", "programme", "summary")
 _PLANS, _EXPECTED = (*RELEASES, "plan"), ("plan", "programme")
 
 

@@ -33,7 +33,6 @@ from opendp_timeseries.design.weighting import capped
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.planning.errors import error_at_tiers, expected_error
 from opendp_timeseries.planning.participation import Participation, participation_of, remaining_fraction
-from opendp_timeseries.planning.preview import preview_of
 from opendp_timeseries.planning.signal import SignalModel, described_signal
 
 if TYPE_CHECKING:
@@ -212,6 +211,8 @@ class Plan:
         :param options: ``title``, ``unit``, ``totals`` and ``confidence_level``, as of :meth:`.Series.to_html`.
         :raises ValueError: if the plan was made without a level.
         """
+        from opendp_timeseries.planning.preview import preview_of  # which takes long
+
         guarantee = f"Guarantee: (ε = {self.epsilon:g}, δ = {self.delta:g})-differential privacy"
         return preview_of(self.design, guarantee, self.signal.described, path, options)
 

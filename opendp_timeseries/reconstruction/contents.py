@@ -2,8 +2,10 @@
 
 import contextlib
 import datetime as dt
+import itertools
+import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +19,7 @@ from opendp_timeseries.reconstruction.digits import digits_for, grouped, rounded
 from opendp_timeseries.reconstruction.everybody import noise_of_few
 from opendp_timeseries.reconstruction.frames import AnySeries
 from opendp_timeseries.reconstruction.hierarchy import is_joint
+from opendp_timeseries.reconstruction.profiles import Profile, combined, differences, profiles_of
 from opendp_timeseries.reconstruction.totals import Totals, longer_steps
 from opendp_timeseries.release.documents import is_at_once, write_releases
 from opendp_timeseries.release.release import Release, software
@@ -56,6 +59,9 @@ class Contents:
     first: list[str]  # sentences for those who read no others
     people: dict[str, tuple[float, float, float]]  # numbers of individuals, each with its interval
     of_people: list[str]  # sentences about them
+    profiles: dict[str, Profile]  # of the first series, by their titles
+    before: dict[str, tuple[float, float]]  # how much more each period has than a year before, ± so much
+    compared: list[str]  # sentences on what may be compared
     made_up: bool  # whether all numbers are made up, to show what they will look like
 
 
@@ -74,8 +80,9 @@ def contents_of(
     cite: str | None = None,
     records: str | None = None,
     decimal: str = ".",
-    people: Sequence[AnySeries] = (),
+    people: Sequence[AnySeries] | Mapping[str, AnySeries] = (),
     made_up: bool = False,
+    profiles: bool = False,
 ) -> Contents:
     """Put together what is published; see :meth:`.Series.to_html`."""
     check.real("confidence_level", confidence_level, above=0.0, below=1.0)
@@ -93,7 +100,8 @@ def contents_of(
         parts = one.by_key() if one.release.keys else {(title or "series") if one is series else "total": one}
         groups.append([_free(name, by_name) for name in parts])
         by_name.update(zip(groups[-1], parts.values(), strict=True))
-    behind = (release for one in (*every, *people) for release in one.sources or (one.release,))
+    of_people = list(people.items()) if isinstance(people, Mapping) else [("", one) for one in people]
+    behind = (release for one in (*every, *(one for _, one in of_people)) for release in one.sources or (one.release,))
     releases = tuple(dict.fromkeys(behind))
     words = captions.guarantee_in_words(series.release, releases, guarantee)
     name = _file_name(title or "series", steps)
@@ -101,6 +109,10 @@ def contents_of(
     title, cite, records = (f"Made up: {title}", _MADE_UP, None) if made_up else (title, cite, records)
     step = _suitable(steps) if totals is None else totals
     revised = [] if earlier is None else _revised(series, earlier, step, steps, confidence_level)
+    first = next(iter(by_name.values()))
+    sums = {} if step == "" else {name: one.resample(step, grid=steps) for name, one in by_name.items()}
+    usual = profiles_of(first, steps, confidence_level) if profiles else {}
+    before = _before(first, next(iter(sums.values())), confidence_level) if profiles and sums else {}
     return Contents(
         title=title,
         unit=unit,
@@ -108,7 +120,10 @@ def contents_of(
         level=confidence_level,
         series=by_name,
         groups=groups,
-        totals={} if step == "" else {name: one.resample(step, grid=steps) for name, one in by_name.items()},
+        totals=sums,
+        profiles=usual,
+        before=before,
+        compared=_compared(first, usual, next(iter(sums.values()), None), confidence_level),
         protected=[*_protected(series, words), *notes],
         near=[*_near(by_name, groups, [one.release for one in every], unit, confidence_level), *revised],
         cite=_citation(title, words, steps) if cite is None else cite,
@@ -117,8 +132,8 @@ def contents_of(
         name=name,
         first=[_MADE_UP] if made_up else _first(series, words, confidence_level),
         made_up=made_up,
-        people=_individuals(people, confidence_level),
-        of_people=[_of_individuals(one) for one in people],
+        people=_individuals(of_people, confidence_level),
+        of_people=list(dict.fromkeys(_of_individuals(one, several=bool(of)) for of, one in of_people)),
     )
 
 
@@ -147,19 +162,21 @@ def _first(series: AnySeries, words: str, level: float) -> list[str]:
     return [said, f"So no number is exact, but stands with an interval: {holds}."]
 
 
-def _individuals(people: Sequence[AnySeries], level: float) -> dict[str, tuple[float, float, float]]:
+def _individuals(people: Sequence[tuple[str, AnySeries]], level: float) -> dict[str, tuple[float, float, float]]:
     rows: dict[str, tuple[float, float, float]] = {}
-    for series in people:
-        columns = (series.values, *series.interval(level))
-        for name, row in zip(series.release.keys or ("in all",), np.transpose(columns).tolist(), strict=True):
+    for of, series in people:
+        columns, keys = (series.values, *series.interval(level)), series.release.keys
+        names = (of or "in all",) if keys is None else [f"{of}, {key}" if of else key for key in keys]
+        for name, row in zip(names, np.transpose(columns).tolist(), strict=True):
             rows[_free(name, rows)] = tuple(row)
     return rows
 
 
-def _of_individuals(series: AnySeries) -> str:
+def _of_individuals(series: AnySeries, *, several: bool) -> str:
     where = "In all" if series.release.keys is None else "At each key"
     counted = captions.caps_in_words(series, series.release.design.count, "")
-    return f"{where}: {counted[0].lower()}{counted[1:]}."
+    more = " Whoever comes in several of these times is in each, so they do not add up." if several else ""
+    return f"{where}: {counted[0].lower()}{counted[1:]}.{more}"
 
 
 def people_in_words(made: Contents) -> list[str]:
@@ -262,6 +279,52 @@ def _hidden(whole: Release, parts: dict[str, AnySeries], level: float) -> list[s
         found.append(captions.events_in_words(noise_of_few(count, behind[0].scale)))
         found.append("A key that was closed for a day is drawn towards the others, and shows more than it had.")
     return found
+
+
+def _before(series: AnySeries, sums: Totals, level: float) -> dict[str, tuple[float, float]]:
+    """Return how much more each period has than the same one a year before, where both are complete."""
+    names, begins = periods_as_text(sums.grid), sums.grid.edges("local")[:-1].astype("M8[D]")
+    known = sums.complete & ~sums.is_forecast
+    places = {begin: k for k, begin in enumerate(begins.tolist()) if known[k]}
+    pairs = [
+        (k, places[earlier])
+        for begin, k in places.items()
+        if (begin.month, begin.day) != (2, 29) and (earlier := begin.replace(year=begin.year - 1)) in places
+    ]
+    if not pairs:
+        return {}
+    rows = zip(pairs, *(row.tolist() for row in differences(series, sums.starts, pairs, level)), strict=True)
+    return {names[k]: (more, half) for (k, _), more, half in rows}
+
+
+def _compared(series: AnySeries, usual: dict[str, Profile], sums: Totals | None, level: float) -> list[str]:
+    """Say which differences are beyond what the noise makes."""
+    if series.error_covers not in captions.BANDED:
+        return []
+    said = []
+    for title, profile in usual.items():
+        half, mean = float(np.median(profile.high - profile.low)) / 2, float(profile.values.mean())
+        known = f"half of its numbers are known within ±{rounded(half)}, where {rounded(mean)} is the average"
+        said.append(f"{title} is a mean over all that is here: {known}.")
+    complete = np.flatnonzero(sums.complete & ~sums.is_forecast) if sums is not None and usual else np.array([], int)
+    pairs = [(b, a) for a, b in itertools.pairwise(complete.tolist()) if b == a + 1]
+    if sums is not None and pairs:
+        half, mean = (
+            float(np.max(differences(series, sums.starts, pairs, level)[1])),
+            float(np.mean(sums.values[complete])),
+        )
+        share = f", {half / mean:.0%} of an average one," if mean > 0 else ""
+        said.append(
+            f"Totals that follow each other{captions.step_in_words(sums.grid)} and differ by less than"
+            f" {rounded(half)}{share} are not known to differ."
+        )
+    total, half_of_all = (float(row[0]) for row in combined(series, 1.0 - series.is_forecast[None], level))
+    share = f", {half_of_all / total:.0%} of it" if total > 0 else ""
+    said.append(
+        f"The sum of all steps is known within ±{rounded(half_of_all)}{share}. Sums of two publications like this one"
+        f" that differ by less than {rounded(math.sqrt(2) * half_of_all)} are not known to differ."
+    )
+    return said
 
 
 def _revised(series: AnySeries, earlier: AnySeries, step: str | int, grid: TimeGrid, level: float) -> list[str]:

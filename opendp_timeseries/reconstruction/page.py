@@ -17,7 +17,7 @@ from opendp_timeseries.reconstruction.digits import digits_for, grouped, is_unce
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.plot import APART, MOST_SERIES
 from opendp_timeseries.reconstruction.spreadsheet import table_of
-from opendp_timeseries.reconstruction.svg import drawing, ends_of, figure, is_faint
+from opendp_timeseries.reconstruction.svg import drawing, drawing_of, ends_of, figure, is_faint
 from opendp_timeseries.release.release import software
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
@@ -50,6 +50,8 @@ def page_of(made: Contents) -> str:
         f'<h1>{_text(made.title)}</h1><p>{_text(" ".join(made.first))}</p><p class="about">{_text(about)}</p>',
         _figures(made),
         _totals(made),
+        _before(made),
+        _usual(made),
         _people(made),
         _section(f"What {a_page}is protected", made.protected),
         _section(f"How far {a_page}the numbers are from the truth", made.near),
@@ -148,10 +150,32 @@ def _cells(totals: Any, level: float) -> list[str]:
     return [_td(*row, places) for row in zip(totals.values, (high - low) / 2, strict=True)]
 
 
-def _td(value: float, half: float, places: int) -> str:
+def _td(value: float, half: float, places: int, *, signed: bool = False) -> str:
     grey = " class=faint" if is_uncertain(value, half) else ""
     within = "" if half != half else f" <small>± {grouped(half, places)}</small>"
-    return f"<td{grey}>{grouped(value, places)}{within}</td>"
+    return f"<td{grey}>{'+' if signed and value > 0 else ''}{grouped(value, places)}{within}</td>"
+
+
+def _before(made: Contents) -> str:
+    if not made.before:
+        return ""
+    places = digits_for(np.array([2 * half for _, half in made.before.values()]))
+    lines = "".join(
+        f"<tr><th scope=row>{_text(name)}</th>{_td(more, half, places, signed=True)}</tr>"
+        for name, (more, half) in made.before.items()
+    )
+    table = f'<div class="wide"><table><tr><th scope=col></th><th scope=col>more</th></tr>{lines}</table></div>'
+    return f"<h2>Against a year before</h2>{table}"
+
+
+def _usual(made: Contents) -> str:
+    figures = "".join(
+        f'<div class="one">{figure(title, drawn, made.unit, made.level, ends_of(drawn), captioned=True)}</div>'
+        for title, drawn in ((title, drawing_of(one)) for title, one in made.profiles.items())
+    )
+    of = f" of {_text(next(iter(made.series)))}" if len(made.series) > 1 else ""
+    usual = f"<h2>The usual course{of}</h2>{figures}" if figures else ""
+    return usual + (_section(f"What may be compared{of}", made.compared) if made.compared else "")
 
 
 def _people(made: Contents) -> str:

@@ -38,7 +38,12 @@ def profiles_of(series: AnySeries, grid: TimeGrid, level: float) -> dict[str, Pr
     clock = np.searchsorted(times, within)
     at = [f"{minute // 60:02}:{minute % 60:02}" for minute in times.tolist()]
     several = len(at) > 1
-    found = {"A usual week": ([f"{day} {time}" if several else day for day in _DAYS for time in at], weekday * len(at) + clock)}
+    found = {
+        "A usual week": (
+            [f"{day} {time}" if several else day for day in _DAYS for time in at],
+            weekday * len(at) + clock,
+        )
+    }
     if several:
         found["A usual day"] = (at, clock)
     return {title: _profile(series, names, cells, level) for title, (names, cells) in found.items()}
@@ -66,7 +71,9 @@ def combined(series: AnySeries, weights: Array, level: float) -> tuple[Array, Ar
     return weights @ series.values, float(scipy.special.ndtri((1 + level) / 2)) * errors
 
 
-def differences(series: AnySeries, starts: NDArray[np.int64], pairs: list[tuple[int, int]], level: float) -> tuple[Array, Array]:
+def differences(
+    series: AnySeries, starts: NDArray[np.int64], pairs: list[tuple[int, int]], level: float
+) -> tuple[Array, Array]:
     """Return how much more the first total of each pair is than the second, and half the widths of the intervals.
 
     :param starts: the first step of each total.

@@ -322,9 +322,11 @@ class Series(errors.Estimates):
             ``beside``, series on the same grid to show first, such as the reconciled total of a panel;
             ``confidence_level``, see :meth:`interval`; ``grid``, see :meth:`to_frame`; ``guarantee``, see
             :func:`opendp_timeseries.plot`; ``notes``, further sentences on what is protected; ``people``, series of
-            releases of numbers of individuals; ``decimal``, the decimal mark of the table in CSV, with ``","`` of which
-            semicolons separate fields; and ``cite``, how to cite the page, by default its title, the guarantee, the
-            software and the method.
+            releases of numbers of individuals, in a row or by the names of times; ``profiles``, whether a usual week
+            and a usual day are drawn, periods are set against those of a year before, and it is said what may be
+            compared; ``decimal``, the decimal mark of the table in CSV, with ``","`` of which semicolons separate
+            fields; and ``cite``, how to cite the page, by default its title, the guarantee, the software and the
+            method.
         :raises OSError: if the file cannot be written.
         """
         made = page.page_of(contents_of(self, **options))

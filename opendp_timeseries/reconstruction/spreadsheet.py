@@ -88,8 +88,14 @@ def workbook_of(made: Contents) -> bytes:
     if made.totals:
         first = next(iter(made.totals.values()))
         _sheet(book.create_sheet(), "Totals", first.grid, made.totals, made.level)
+    for title, profile in made.profiles.items():
+        columns = (one.tolist() for one in (profile.values, profile.low, profile.high))
+        _numbers(book.create_sheet(title), made.unit, list(zip(profile.names, *columns, strict=True)))
+    if made.before:
+        rows = [(name, more, more - half, more + half) for name, (more, half) in made.before.items()]
+        _numbers(book.create_sheet("Against a year before"), "more", rows)
     if made.people:
-        _individuals(book.create_sheet("Individuals"), made)
+        _numbers(book.create_sheet("Individuals"), "individuals", [(name, *row) for name, row in made.people.items()])
     notes = book.create_sheet("Notes")
     for row, text in enumerate([made.title, *_notes(made)], 1):
         _write(notes.cell(row, 1), text)
@@ -99,10 +105,10 @@ def workbook_of(made: Contents) -> bytes:
     return file.getvalue()
 
 
-def _individuals(sheet: Any, made: Contents) -> None:
-    places = digits_for(np.array([high - low for _, low, high in made.people.values()]))
-    rows = [("", "individuals", "from", "to"), *((name, *numbers) for name, numbers in made.people.items())]
-    for row, cells in enumerate(rows, 1):
+def _numbers(sheet: Any, what: str, rows: Sequence[tuple[str, float, float, float]]) -> None:
+    """Write named numbers with the ends of their intervals."""
+    places = digits_for(np.array([high - low for _, _, low, high in rows]))
+    for row, cells in enumerate([("", what, "from", "to"), *rows], 1):
         for column, cell in enumerate(cells, 1):
             if isinstance(cell, str):
                 _write(sheet.cell(row, column), cell)
@@ -129,6 +135,7 @@ def _notes(made: Contents) -> list[str]:
         *made.of_people,
         *made.protected,
         *made.near,
+        *made.compared,
         f"How to cite: {made.cite}",
     ]
 

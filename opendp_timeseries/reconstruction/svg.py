@@ -15,6 +15,7 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction.contents import ends_as_text, instants_as_text
 from opendp_timeseries.reconstruction.digits import THIN, digits_for, grouped, is_uncertain, rounded
 from opendp_timeseries.reconstruction.frames import AnySeries, known_interval
+from opendp_timeseries.reconstruction.profiles import Profile
 from opendp_timeseries.reconstruction.totals import totals
 
 Array = NDArray[np.float64]
@@ -45,6 +46,13 @@ class Drawing(NamedTuple):
     events: tuple[int, ...]
     longer: str  # what means are of; nothing if steps are drawn as they are
     ahead: int  # the first that is a forecast, at least in part
+    names: list[str] | None = None  # of the steps, where these are no times of a calendar
+
+
+def drawing_of(profile: Profile) -> Drawing:
+    """Return what is drawn of a profile."""
+    grid, values = TimeGrid(size=len(profile.names)), profile.values
+    return Drawing(grid, values, profile.low, profile.high, values, values, (), "", grid.size, profile.names)
 
 
 def drawing(series: AnySeries, grid: TimeGrid, level: float, figures: int = 1) -> Drawing:
@@ -118,7 +126,7 @@ def figure(name: str, drawn: Drawing, unit: str, level: float, ends: tuple[float
         f'<span style="top:{100 * (high - tick) / (high - low):.2f}%">{_tick(tick)}</span>' for tick in ticks
     )
     dates = ""
-    for k, (at, text) in enumerate(_dates(drawn.grid)):
+    for k, (at, text) in enumerate(_dates(drawn.grid) if drawn.names is None else _named(drawn.names)):
         kind = " class=odd" if k % 2 else " class=last" if at > 0.95 else ""
         dates += f'<span{kind} style="left:{100 * at:.2f}%">{text}</span>'
     return (
@@ -160,8 +168,8 @@ def _tick(number: float) -> str:
 
 def _said(drawn: Drawing, unit: str, level: float) -> list[str]:
     """Return what each step shows on hover."""
-    starts = instants_as_text(drawn.grid)[:-1]
-    step = "step " if drawn.grid.is_integer else ""
+    starts = drawn.names or instants_as_text(drawn.grid)[:-1].tolist()
+    step = "step " if drawn.grid.is_integer and drawn.names is None else ""
     places = digits_for(drawn.high - drawn.low)
     rows = zip(starts, drawn.values, drawn.low, drawn.high, drawn.least, drawn.most, strict=True)
     found = []
@@ -181,13 +189,23 @@ def _said(drawn: Drawing, unit: str, level: float) -> list[str]:
 
 def _in_short(drawn: Drawing, unit: str) -> str:
     """Return the alternative text."""
-    (begin, end), highest_at = ends_as_text(drawn.grid), instants_as_text(drawn.grid)[int(np.argmax(drawn.most))]
+    names = drawn.names or instants_as_text(drawn.grid).tolist()
+    (begin, end), highest_at = ends_as_text(drawn.grid), names[int(np.argmax(drawn.most))]
+    begin, end = (begin, end) if drawn.names is None else (names[0], names[-1])
     what = f"means of {drawn.longer}, " if drawn.longer else ""
     return (
         f"line of {what}{unit}, from {begin} to {end}; {rounded(drawn.values.mean())} on average,"
         f" lowest {rounded(drawn.least.min())}, highest {rounded(drawn.most.max())} ({highest_at})"
         + (f"; a forecast from {instants_as_text(drawn.grid)[drawn.ahead]} on" if drawn.ahead < drawn.grid.size else "")
     )
+
+
+def _named(names: list[str]) -> list[tuple[float, str]]:
+    """Return where the days of a week, or hours of a day, stand below the axis."""
+    words = [name.split()[0] for name in names]
+    first = [k for k, word in enumerate(words) if k == 0 or word != words[k - 1]]
+    every = -(-len(first) // _DATES)
+    return [(k / len(names), words[k][:5] if ":" in words[k] else words[k][:3]) for k in first[::every]]
 
 
 def _dates(grid: TimeGrid) -> list[tuple[float, str]]:

@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import html
 import json
 import random
 import re
@@ -904,3 +905,36 @@ def test_several_publications_share_one_budget(tmp_path, monkeypatch, capsys):
     for command in ("programme", "check", "release"):
         assert main([command, "days.toml"]) == 2
         assert "is for a programme of other columns" in refusal(capsys)
+
+
+@pytest.mark.long
+def test_a_page_grows_with_the_parts(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("openpyxl")
+    monkeypatch.chdir(tmp_path)
+    export(tmp_path, 3000, stations(3), cards=600)
+    days = ["init", "days.toml", *SHARED.split(), "--step", "1d", "--people", "--season", "1w", "--output", "days"]
+    assert main([*days, "--by", "station", "--keys", "stations.csv", "--total", "city", "--spreadsheet"]) == 0
+    assert main(["programme", "days.toml", "--new", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["summary", "days.toml"]) == 2
+    assert "has no part that was released: run 'release' first" in refusal(capsys)
+    for number, name in enumerate(("2024-03", "2024-04"), 1):
+        assert main(["release", "days.toml", "--quiet"]) == 0
+        assert main(["summary", "days.toml"]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert f"{number} of 3 parts, 2024-03 to {name}, joined at no further cost." in said
+        page = (tmp_path / "days.html").read_text()
+        assert f"<th scope=col>{name}</th>" in page
+        assert f"<th scope=row>{name}</th>" in page  # of individuals
+        assert "<h2>The usual course of city</h2>" in page
+        assert ts.Ledger("city.ledger").guarantee() in html.unescape(page)
+        (record,) = re.findall(r"data:application/json;base64,([\w+/=]+)", page)
+        (tmp_path / "all.json").write_bytes(base64.b64decode(record))
+        assert main(["verify", "all.json"]) == 0
+        assert len(ts.read_releases((tmp_path / "all.json").read_text())) == 2 * number
+        capsys.readouterr()
+    before = (tmp_path / "city.ledger").read_bytes()
+    (tmp_path / "days.xlsx").write_text("somebody's")
+    assert main(["summary", "days.toml"]) == 2
+    assert "days.xlsx) exists, and is not of an earlier run" in refusal(capsys)
+    assert (tmp_path / "city.ledger").read_bytes() == before

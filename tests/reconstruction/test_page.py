@@ -17,7 +17,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.commandline import outputs
 from opendp_timeseries.reconstruction.contents import contents_of, instants_as_text
-from opendp_timeseries.reconstruction.digits import THIN, digits_for
+from opendp_timeseries.reconstruction.digits import THIN, digits_for, rounded
 from opendp_timeseries.reconstruction.svg import drawing, ends_of, figure
 from tests.reconstruction.test_joint import city, hours, released
 from tests.releases import panel, release_of
@@ -537,3 +537,50 @@ def test_what_is_too_uncertain_is_grey_and_said_to_be_so():
     assert page.count("<figure class=faint>") == 1
     assert page.count("Grey are numbers whose ± is larger than they are") == 2
     assert "Grey" not in ts.Series(values + 50, release=release, standard_error=3.0).to_html(grid=HOURS, totals="6h")
+
+
+def test_a_page_of_a_year_has_profiles_and_says_what_may_be_compared(tmp_path):
+    grid = ts.TimeGrid(start="2023-12-01", end="2025-02-01", step="1d", zone="Europe/Berlin")
+    weekday = (grid.edges("local")[:-1].astype("M8[D]").astype(int) + 3) % 7
+    values = np.where(weekday < 5, 100.0, 40.0) + np.where(np.arange(grid.size) >= 397, 10.0, 0.0)  # from January 2025
+    release = release_of(steps=range(grid.size), values=values, signal=grid.size, scale=3.0, sampling_probability=1.0)
+    covariance = 4.0 * np.eye(grid.size) + 1.0  # an error of each day, and one that all of them have
+    series = ts.Series(values, release=release, covariance=covariance)
+    made = contents_of(series, grid=grid, totals="1mo", profiles=True, unit="people per day")
+    assert list(made.profiles) == ["A usual week"]
+    week = made.profiles["A usual week"]
+    assert (week.names[0], week.names[6]) == ("Monday", "Sunday")
+    mondays = np.count_nonzero(weekday == 0)
+    assert week.values[0] == pytest.approx(values[weekday == 0].mean())
+    assert week.high[0] - week.values[0] == pytest.approx(1.6449 * np.sqrt(4 / mondays + 1), rel=1e-4)
+    assert list(made.before) == ["2024-12", "2025-01"]
+    more, half = made.before["2025-01"]
+    assert half == pytest.approx(1.6449 * np.sqrt(4 * 62), rel=1e-4)  # what is common to both is in neither
+    january = grid.edges("local")[:-1].astype("M8[M]")
+    assert more == pytest.approx(
+        values[january == np.datetime64("2025-01")].sum() - values[january == np.datetime64("2024-01")].sum()
+    )
+    told = " ".join(made.compared)
+    assert (
+        "A usual week is a mean over all that is here: half of its numbers are known within ±1.7, where 83.6 is" in told
+    )
+    assert "Totals that follow each other by month and differ by less than 25.9, 1% of an average one, are" in told
+    assert (
+        f"The sum of all steps is known within ±{rounded(1.6449 * np.sqrt(4 * grid.size + grid.size**2))}, 2% of it."
+        in told
+    )
+    page = series.to_html(grid=grid, totals="1mo", profiles=True)
+    assert "<h2>Against a year before</h2>" in page
+    assert 'data-is="Monday: ' in page
+    assert ">Sun</span>" in page
+    openpyxl = pytest.importorskip("openpyxl")
+    series.to_excel(tmp_path / "x.xlsx", grid=grid, totals="1mo", profiles=True)
+    book = openpyxl.load_workbook(tmp_path / "x.xlsx")
+    assert book.sheetnames == ["Series", "Totals", "A usual week", "Against a year before", "Notes"]
+    assert book["A usual week"]["A3"].value == "Tuesday"
+    hours = ts.TimeGrid(
+        start="2024-03-25", end="2024-04-15", step="1h", zone="Europe/Berlin"
+    )  # with a change of clocks
+    of_hours = contents_of(smoothed(hours.size), grid=hours, profiles=True).profiles
+    assert {title: len(one.names) for title, one in of_hours.items()} == {"A usual week": 168, "A usual day": 24}
+    assert contents_of(smoothed(), grid=DAYS, profiles=True).profiles == {}

@@ -1,0 +1,65 @@
+"""The command ``summary``: one page of all parts of a programme so far, which grows with them. It costs nothing."""
+
+import argparse
+from itertools import takewhile
+from typing import Any
+
+import opendp_timeseries as ts
+from opendp_timeseries._files import files_together
+from opendp_timeseries.commandline.inputs import grid_of
+from opendp_timeseries.commandline.outputs import check_ours, reconstructed, told
+from opendp_timeseries.commandline.programme import parts_of, plan_in
+from opendp_timeseries.commandline.request import Request
+from opendp_timeseries.commandline.waiting import stage
+from opendp_timeseries.commandline.words import wrapped
+from opendp_timeseries.reconstruction.contents import contents_of
+from opendp_timeseries.reconstruction.page import page_of
+from opendp_timeseries.reconstruction.spreadsheet import workbook_of
+
+
+def summary(options: argparse.Namespace) -> str:
+    """Write the page, and the workbook if one is asked for, of all parts that were released, joined.
+
+    :raises ValueError: if none was released, or a file of somebody else is in the place of one.
+    """
+    ledger = ts.Ledger(options.ledger)
+    plan, parts = plan_in(ledger, options), parts_of(options)
+    states = [plan.state(part) for part in parts]
+    if "released" not in states:
+        raise ValueError(f"ledger ({options.ledger}) has no part that was released: run 'release' first")
+    start = states.index("released")
+    chosen = [
+        part
+        for part, _ in takewhile(lambda pair: pair[1] == "released", zip(parts[start:], states[start:], strict=True))
+    ]
+    suffixes = [".html", *([".xlsx"] if options.spreadsheet else [])]
+    places = {suffix: options.output.with_name(options.output.name + suffix) for suffix in suffixes}
+    for suffix, place in places.items():
+        check_ours(place, suffix)
+    known = {release.design: release for release in ledger.releases()}
+    releases = [[known[design] for design in plan.designs(part)] for part in chosen]
+    cut = chosen[0].cut(options)
+    levels = Request.of(cut, grid_of(cut)).levels
+    with stage("Joining the parts", quiet=options.quiet or options.by):
+        made = reconstructed([one for of_part in releases for one in of_part[:levels]], levels * len(chosen), options)
+    people: dict[str, Any] = {
+        part.name: ts.smooth(one)
+        for part, of_part in zip(chosen, releases, strict=True)
+        for one in of_part[levels:]
+        if one.keys is None
+    }
+    every = [one for of_part in releases for one in of_part]
+    about = told(made, options, ledger.guarantee()) | {"people": people, "totals": options.every, "profiles": True}
+    record = every[0].to_json() if len(every) == 1 else ts.write_releases(every, in_advance=True, delta=options.delta)
+    content = contents_of(made.series, records=record, **about)
+    with files_together(places.values(), replace=True) as files:
+        for suffix, place in places.items():
+            files[place].write(page_of(content).encode() if suffix == ".html" else workbook_of(content))
+    after = [part.name for part, state in zip(parts, states, strict=True) if state == "released" and part not in chosen]
+    left = f" It ends before {after[0]}, as a part before that is not released." if after else ""
+    said = (
+        f"{len(chosen)} of {len(parts)} parts, {chosen[0].name} to {chosen[-1].name}, joined at no further cost.{left}"
+    )
+    return "\n".join(
+        [wrapped(said), *map(wrapped, content.compared), f"Written: {', '.join(map(str, places.values()))}"]
+    )
