@@ -19,6 +19,7 @@ import numpy as np
 import opendp_timeseries as ts
 from opendp_timeseries._files import check_place, write_file
 from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.commandline.datapackage import data_package
 from opendp_timeseries.grid import PERIODS
 from opendp_timeseries.reconstruction.captions import tiers_of
 from opendp_timeseries.reconstruction.contents import contents_of, instants_as_text, offsets_as_text
@@ -54,6 +55,7 @@ _MARKS: Final[dict[str, tuple[tuple[bytes, ...], bytes]]] = {
     ".png": ((b"\x89PNG\r\n\x1a\n",), b"tEXtSoftware\0opendp_timeseries"),
     ".svg": ((b"<?xml",), b"<dc:title>opendp_timeseries</dc:title>"),
     ".pdf": ((b"%PDF-",), b"/Creator (opendp_timeseries)"),
+    "-datapackage.json": ((b'{"profile": "data-package"',), b"opendp_timeseries"),
     ".html": ((b"<!doctype html>",), b'<meta name="generator" content="opendp_timeseries '),
     ".xlsx": ((b"PK",), b"<dc:creator>opendp_timeseries</dc:creator>"),
 }
@@ -102,6 +104,7 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
     found = {suffix: output.with_name(output.name + suffix) for suffix in _MARKS}
     wanted = {".csv": True, ".json": True, ".html": options.page, ".xlsx": options.spreadsheet}
     wanted["-people.csv"] = options.people or options.people_by_key or options.people_cap is not None
+    wanted["-datapackage.json"] = options.datapackage
     wanted[figure] = figure in found and _can_draw()
     written = {suffix: place for suffix, place in found.items() if wanted.get(suffix)}
     for suffix, place in found.items():
@@ -128,7 +131,7 @@ def _is_ours(place: Path, suffix: str) -> bool:
     begins, holds = _MARKS[suffix]
     with place.open("rb") as file, contextlib.suppress(ValueError, RecursionError, KeyError, zipfile.BadZipFile):
         found = file.read(2000)
-        if found.startswith(begins) and suffix in (".json", ".pdf"):  # no other file is read whole
+        if found.startswith(begins) and suffix in (".json", "-datapackage.json", ".pdf"):  # no other file is read whole
             found += file.read()
         if found.startswith(begins) and suffix == ".xlsx":
             with zipfile.ZipFile(file) as book, book.open("docProps/core.xml") as about:
@@ -152,6 +155,8 @@ def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
             return _individuals(made, options.decimal)
         case ".json":
             return (_record(made) + "\n").encode()
+        case "-datapackage.json":
+            return (_described(made, options) + "\n").encode()
         case ".html" | ".xlsx":
             content = contents_of(made.series, records=_record(made), **told(made, options))
             return page_of(content).encode() if suffix == ".html" else workbook_of(content)
@@ -207,6 +212,23 @@ def _record(made: Made) -> str:
         return made.releases[0].to_json()
     delta = made.together.stated.view.delta
     return ts.write_releases(made.releases, in_advance=True, data_fixed=True, delta=delta)
+
+
+def _described(made: Made, options: argparse.Namespace) -> str:
+    """Return the data package of the files that are asked for."""
+    content = contents_of(made.series, totals="", records="", **told(made, options))
+    keyed = made.series.release.keys is not None
+    wanted = {".csv": True, ".json": True, ".html": options.page, ".xlsx": options.spreadsheet}
+    wanted["-people.csv"] = bool(made.people)
+    found = data_package(
+        {end: options.output.with_name(options.output.name + end) for end, is_wanted in wanted.items() if is_wanted},
+        {".csv": ("key", *_COLUMNS) if keyed else _COLUMNS, "-people.csv": _OF_PEOPLE},
+        title=content.title,
+        about=" ".join([*content.first, *content.protected, *content.near, content.cite]),
+        level=content.level,
+        decimal=options.decimal,
+    )
+    return json.dumps(found, ensure_ascii=False)
 
 
 def told(made: Made, options: argparse.Namespace, guarantee: str | None = None) -> dict[str, Any]:

@@ -278,6 +278,8 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
         "decimal": Word(str, "decimal mark of the CSV files: with a comma, a semicolon separates fields, as in"
             " spreadsheets of much of Europe", ",", usual=".", choices=(".", ",")),
         "page": Word(bool, "write OUTPUT.html, too: a page to publish, which needs no other file", True),
+        "datapackage": Word(bool, "write OUTPUT-datapackage.json, too, which describes the files to data portals"
+            " (Frictionless)", True),
         "spreadsheet": Word(bool, "write OUTPUT.xlsx, too, for Excel or LibreOffice (extra excel)", True),
     }),
 }

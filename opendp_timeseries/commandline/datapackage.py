@@ -1,0 +1,71 @@
+"""A description of the files of a release for data portals: a data package (https://specs.frictionlessdata.io)."""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+#: Of the columns of all tables: what type they have, and what they are.
+_COLUMNS: Final = {
+    "key": ("string", "the place, or whatever else tells the series apart; empty for all of them"),
+    "step_start": ("datetime", "start of the step, with its offset from UTC"),
+    "private_count": ("number", "estimate from noisy numbers"),
+    "individuals": ("number", "how many individuals there are, from a noisy number"),
+    "low": ("number", "lower end of the interval"),
+    "high": ("number", "upper end of the interval"),
+    "kept": ("boolean", "whether a noisy number of this step was released"),
+    "people_cap": ("integer", "at how many keys an individual counts at most; empty for every key"),
+}
+_NAMES: Final = {
+    ".csv": "series",
+    "-people.csv": "individuals",
+    ".json": "record",
+    ".html": "page",
+    ".xlsx": "workbook",
+}
+
+
+def data_package(
+    files: Mapping[str, Path],
+    headers: Mapping[str, tuple[str, ...]],
+    *,
+    title: str,
+    about: str,
+    level: float,
+    decimal: str,
+) -> dict[str, Any]:
+    """Return the description of a data package.
+
+    :param files: by the end of their names.
+    :param headers: of those that are tables.
+    :param about: sentences for whoever finds it.
+    :param level: the probability with which intervals hold.
+    :param decimal: the decimal mark of tables, which are separated by semicolons where it is a comma.
+    """
+    resources = []
+    for end, name in _NAMES.items():
+        if end not in files:
+            continue
+        found: dict[str, Any] = {"name": name, "path": files[end].name, "format": files[end].suffix[1:]}
+        if end in headers:
+            fields = [_field(column, level, decimal) for column in headers[end]]
+            found |= {"profile": "tabular-data-resource", "mediatype": "text/csv", "encoding": "utf-8"}
+            found |= {"dialect": {"delimiter": ";" if decimal == "," else ","}}
+            found |= {"schema": {"fields": fields, "missingValues": [""]}}
+        resources.append(found)
+    plain = unicodedata.normalize("NFKD", files[".csv"].stem).encode("ascii", "ignore").decode().lower()
+    name = re.sub("[^a-z0-9._-]+", "-", plain).strip("-") or "release"
+    return {"profile": "data-package", "name": name, "title": title, "description": about, "resources": resources}
+
+
+def _field(name: str, level: float, decimal: str) -> dict[str, Any]:
+    kind, what = _COLUMNS[name]
+    field: dict[str, Any] = {"name": name, "type": kind}
+    if kind == "datetime":
+        field["format"] = "any"
+    if kind == "number" and decimal == ",":
+        field["decimalChar"] = ","
+    if kind == "boolean":
+        field |= {"trueValues": ["yes"], "falseValues": ["no"]}
+    return field | {"description": f"{what} of {level:.0%}" if what.endswith("interval") else what}
