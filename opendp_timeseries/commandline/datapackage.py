@@ -14,7 +14,7 @@ _COLUMNS: Final = {
     "individuals": ("number", "how many individuals there are, from a noisy number"),
     "low": ("number", "lower end of the interval"),
     "high": ("number", "upper end of the interval"),
-    "kept": ("boolean", "whether a noisy number of this step was released"),
+    "kept": ("string", "whether a noisy number of this step was released, or it is a forecast"),
     "people_cap": ("integer", "at how many keys an individual counts at most; empty for every key"),
 }
 _NAMES: Final = {
@@ -66,6 +66,6 @@ def _field(name: str, level: float, decimal: str) -> dict[str, Any]:
         field["format"] = "any"
     if kind == "number" and decimal == ",":
         field["decimalChar"] = ","
-    if kind == "boolean":
-        field |= {"trueValues": ["yes"], "falseValues": ["no"]}
+    if name == "kept":
+        field["constraints"] = {"enum": ["yes", "no", "forecast"]}
     return field | {"description": f"{what} of {level:.0%}" if what.endswith("interval") else what}

@@ -1,20 +1,26 @@
 """The publication file: all that is public about a release, in TOML, by the words of the flags."""
 
 import argparse
+import codecs
 import difflib
 import re
 import sys
 import textwrap
 import tomllib
+import zoneinfo
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from opendp_timeseries._files import files_together
-from opendp_timeseries._text import read_text
+from opendp_timeseries._text import likely_encoding, read_text
 from opendp_timeseries.commandline.words import TABLES, WORDS, shown
+from opendp_timeseries.counting.files import CSV_SUFFIXES
 
 _HEAD: Final = "All that is public about a release. No word of it may be chosen by looking at the log."
+#: What may separate fields, and bytes of a first line at most.
+_DELIMITERS: Final = (";", "\t", ",", "|")
+_LONGEST: Final = 2**16
 _TABLE_OF: Final = {name: table for table, (_, words) in TABLES.items() for name in words}
 
 
@@ -95,14 +101,41 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
     with files_together([path]) as files:  # or it cannot be written, before anybody answers
         given = {name: value for name in WORDS if (value := getattr(options, name)) is not None}
         if sys.stdin is not None and sys.stdin.isatty():
+            _look(given)
             for name, word in WORDS.items():
                 if word.ask and name not in given and not (name == "end" and "size" in given):
                     _answer(name, given, ask)
+                    if name == "file":
+                        _look(given)
         files[path].write(_written(given).encode())
     return (
         f"Written: {path}. Fill in what it lacks, and run with it, in this order: plan (or, with every, programme, and"
         " programme --new); check, in private; release."
     )
+
+
+def _look(given: dict[str, Any]) -> None:
+    """Fill in how a log in CSV is written, as far as its first line shows, which names the columns and is public."""
+    path = Path(given.get("file") or "")
+    if path.suffix.lower() not in CSV_SUFFIXES:
+        return
+    found = path if path.exists() else next(iter(sorted(path.parent.glob(path.name.replace("{part}", "*")))), None)
+    if found is None or not found.is_file():
+        return
+    with found.open("rb") as file:
+        line = file.readline(_LONGEST).removeprefix(codecs.BOM_UTF8)
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        given.setdefault("encoding", likely_encoding(line) or "cp1252")
+    text = line.decode(given.get("encoding", "utf-8"), "replace").strip()
+    usual = "\t" if found.suffix.lower() == ".tsv" else ","
+    sign = max((usual, *_DELIMITERS), key=text.count)
+    if sign != usual and sign in text:
+        given.setdefault("delimiter", sign)
+    columns = ", ".join(name.strip('"') for name in text.split(sign))
+    how = "".join(f"; {name} is {shown(given[name])}" for name in ("delimiter", "encoding") if name in given)
+    print(f"The first line of {found} names the columns {columns}{how}.", file=sys.stderr)
 
 
 def _answer(name: str, given: dict[str, Any], ask: Callable[[str], str]) -> None:
@@ -120,7 +153,15 @@ def _answer(name: str, given: dict[str, Any], ask: Callable[[str], str]) -> None
             given[name] = [word.kind(each) for each in text.split()] if word.many else word.kind(text)
             return
         except ValueError as error:
-            print(f"  That cannot be read as {name}: {error}", file=sys.stderr)
+            near = _zones_like(text) if "zone" in name else ""
+            print(f"  That cannot be read as {name}: {error}{near}", file=sys.stderr)
+
+
+def _zones_like(text: str) -> str:
+    """Return zones that may be meant, by the name of a city or of a country's; nothing if none is like it."""
+    known = {zone.rpartition("/")[2].lower(): zone for zone in sorted(zoneinfo.available_timezones())}
+    meant = difflib.get_close_matches(text.rpartition("/")[2].lower().replace(" ", "_"), known, 3)
+    return f"; did you mean {' or '.join(known[name] for name in meant)}?" if meant else ""
 
 
 def _written(given: dict[str, Any]) -> str:

@@ -9,14 +9,16 @@ from opendp_timeseries.__main__ import main
 from tests.commandline.trips import export_trips
 
 
-@pytest.mark.parametrize("decimal", [pytest.param(".", marks=pytest.mark.long), ","])
-def test_a_release_is_described_for_portals(tmp_path, monkeypatch, decimal):
+@pytest.mark.parametrize(
+    ("decimal", "ahead"), [pytest.param(".", ["--ahead", "2d"], marks=pytest.mark.long), (",", [])]
+)
+def test_a_release_is_described_for_portals(tmp_path, monkeypatch, decimal, ahead):
     monkeypatch.chdir(tmp_path)
     places = {"=Süd": "north", "Mitte": "south"}
     export_trips(tmp_path / "trips.csv", 3, 300, places, cards=100)
     flags = "--identifier card --time started --start 2024-03-01 --end 2024-03-15 --step 1d --zone Europe/London"
     flags += " --epsilon 2 --delta 1e-6 --by station --people --people-by-key --figure none --datapackage --page"
-    command = ["trips.csv", *flags.split(), "--keys", *places, "--title", "Fahrgäste", "--decimal", decimal]
+    command = ["trips.csv", *flags.split(), "--keys", *places, "--title", "Fahrgäste", "--decimal", decimal, *ahead]
     assert main([*command, "--output", "März", "--quiet"]) == 0
     described = json.loads((tmp_path / "März-datapackage.json").read_text("utf-8"))
     assert (described["name"], described["title"]) == ("marz", "Fahrgäste")

@@ -18,6 +18,7 @@ import scipy.stats
 import opendp_timeseries as ts
 from opendp_timeseries.__main__ import main
 from opendp_timeseries.commandline import inputs, publication, release
+from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.commandline.words import TABLES, WORDS
 from opendp_timeseries.reconstruction.everybody import last_tier
 from tests.commandline.trips import export_trips, stations
@@ -938,3 +939,26 @@ def test_a_page_grows_with_the_parts(tmp_path, monkeypatch, capsys):
     assert main(["summary", "days.toml"]) == 2
     assert "days.xlsx) exists, and is not of an earlier run" in refusal(capsys)
     assert (tmp_path / "city.ledger").read_bytes() == before
+
+
+def test_init_reads_the_first_line_of_a_log_and_knows_zones(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", type("Terminal", (), {"isatty": lambda self: True})())
+    monkeypatch.setattr(publication.zoneinfo, "available_timezones", lambda: {"Europe/Berlin", "Asia/Tokyo"})
+    (tmp_path / "fahrten-2024-01.csv").write_bytes("Karte;Zeit;Straße\nprivate;rows;here\n".encode("cp1252"))
+    answers = {"identifier": ["Karte"], "time": ["Zeit"], "zone": ["Berlin", "Europe/Berlin"], "start": ["2024-01-01"]}
+    answers |= {"end": ["2025-01-01"], "step": ["1d"], "epsilon": ["1"], "delta": ["1e-6"]}
+    flags = ["--file", "fahrten-{part}.csv", "--every", "1mo", "--ledger", "x.ledger"]
+    options = parse(["init", "publication.toml", *flags])
+    publication.init(
+        options,
+        ask=lambda text: next(iter(answers.get(text.split(":")[0], [""])), "") and answers[text.split(":")[0]].pop(0),
+    )
+    said = capsys.readouterr().err
+    columns = 'names the columns Karte, Zeit, Straße; delimiter is ";"; encoding is "cp1252".'
+    assert f"The first line of fahrten-2024-01.csv {columns}" in said
+    assert "private" not in said
+    assert "did you mean Europe/Berlin?" in said
+    written = tomllib.loads((tmp_path / "publication.toml").read_text())
+    assert (written["log"]["delimiter"], written["log"]["encoding"]) == (";", "cp1252")
+    assert written["grid"]["zone"] == "Europe/Berlin"
