@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 #: Between thousands. A comma there, or a point, would be a decimal mark elsewhere.
 THIN: Final = "\u202f"
+#: What is said of numbers that are too uncertain to read.
+GREY: Final = "Grey are numbers whose ± is larger than they are"
 
 
 def digits_for(*errors: NDArray[np.float64]) -> int:

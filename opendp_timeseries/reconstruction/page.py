@@ -13,7 +13,7 @@ import numpy as np
 
 from opendp_timeseries.reconstruction.captions import step_in_words
 from opendp_timeseries.reconstruction.contents import Contents, ends_as_text, periods_as_text
-from opendp_timeseries.reconstruction.digits import digits_for, grouped, is_uncertain
+from opendp_timeseries.reconstruction.digits import GREY, digits_for, grouped, is_uncertain
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.plot import APART, MOST_SERIES
 from opendp_timeseries.reconstruction.spreadsheet import table_of
@@ -26,8 +26,6 @@ _MOST: Final = 10**6
 _PLAIN: Final = 2**17
 _NUMBERS: Final = 10**6
 _TOTALS: Final = 5000
-#: What is said of numbers that are too uncertain to read.
-_GREY: Final = "Grey are numbers whose ± is larger than they are"
 #: So many figures of a panel are open.
 _OPEN: Final = 12
 
@@ -105,7 +103,7 @@ def _figures(made: Contents) -> str:
         key += '<span><i class="dashed"></i>forecast</span> '
     notes = [
         "Rest the pointer on a figure, or tap it, to read its numbers.",
-        f"{_GREY}, and figures where that is usual." if any(map(is_faint, shown.values())) else "",
+        f"{GREY}, and figures where that is usual." if any(map(is_faint, shown.values())) else "",
         "Figures below the first of a panel open by their names." if len(shown) > _OPEN else "",
         "Axes differ, as some series are more than ten times as high as others." if scaled else "",
         f"The first {len(shown)} of {len(made.series)} series are drawn." if len(shown) < len(made.series) else "",
@@ -131,7 +129,7 @@ def _totals(made: Contents) -> str:
     most = " Where ± is large it may be less: only the most that it can be is known." if first.is_bound else ""
     less = f" The first {len(names)} of {len(made.totals)} series are here." if len(names) < len(made.totals) else ""
     less += " A forecast is of steps that are still to come, or some of which are." if any(first.is_forecast) else ""
-    less += f" {_GREY}." if any("<td class" in cell for row in cells for cell in row) else ""
+    less += f" {GREY}." if any("<td class" in cell for row in cells for cell in row) else ""
     table = "".join(f"<th scope=col>{_text(word)}</th>" for word in ("", *across))
     lines = "".join(
         f"<tr><th scope=row>{_text(word)}</th>{''.join(row)}</tr>" for word, row in zip(down, rows, strict=True)

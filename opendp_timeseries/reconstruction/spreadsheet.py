@@ -14,7 +14,7 @@ import numpy as np
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction.contents import Contents, instants_as_text
-from opendp_timeseries.reconstruction.digits import digits_for, plain
+from opendp_timeseries.reconstruction.digits import GREY, digits_for, is_uncertain, plain
 from opendp_timeseries.reconstruction.frames import known_interval
 
 #: Rows and columns of a sheet.
@@ -114,7 +114,16 @@ def _numbers(sheet: Any, what: str, rows: Sequence[tuple[str, float, float, floa
                 _write(sheet.cell(row, column), cell)
             else:
                 _number(sheet.cell(row, column, cell), places)
+    halves = [(high - low) / 2 for _, _, low, high in rows]
+    _grey(sheet, 2, is_uncertain([value for _, value, _, _ in rows], halves))
     sheet.freeze_panes = "B2"
+
+
+def _grey(sheet: Any, column: int, faint: Any) -> None:
+    """Let numbers that are too uncertain to read be grey, from the second row on."""
+    styles = check.installed("openpyxl.styles", "workbooks need openpyxl", "excel")
+    for row in np.flatnonzero(faint).tolist():
+        sheet.cell(row + 2, column).font = styles.Font(color="FF8C8C8C")
 
 
 def _number(cell: Any, places: int) -> None:
@@ -128,6 +137,7 @@ def _notes(made: Contents) -> list[str]:
     ahead = any(one.ahead for one in made.series.values())
     return [
         *made.first,
+        GREY + ".",
         f"Unit: {made.unit}. Intervals: {made.level:.0%}.{'' if made.grid.is_integer else times}",
         *(["The first or the last of the totals is of a period that the series covers in part."] if partial else []),
         *(["Rows marked as forecast are of steps still to come, or some of which are."] if ahead else []),
@@ -162,6 +172,9 @@ def _sheet(sheet: Any, title: str, grid: TimeGrid, series: dict[str, Any], level
                     there.number_format = form
                 else:
                     _number(there, places)
+    for column, one in enumerate(series.values(), 2):
+        low, high = known_interval(one, level)
+        _grey(sheet, column, is_uncertain(one.values, (high - low) / 2))
     sheet.freeze_panes = "B2"
     sheet.column_dimensions["A"].width = 18
 

@@ -527,7 +527,7 @@ def test_a_page_begins_with_what_everybody_can_read(tmp_path):
     assert "Random noise was added to these numbers. So no number is exact" in alone
 
 
-def test_what_is_too_uncertain_is_grey_and_said_to_be_so():
+def test_what_is_too_uncertain_is_grey_and_said_to_be_so(tmp_path):
     keys, size = ["large", "small"], 6
     release = panel(keys, steps=range(12), values=np.zeros(12), size=12, probability=1.0)
     values = np.repeat([50.0, 2.0], size)
@@ -536,6 +536,12 @@ def test_what_is_too_uncertain_is_grey_and_said_to_be_so():
     assert re.findall("<figcaption>(.*?)</figcaption>", page) == ["large", "small (grey: too uncertain to read)"]
     assert page.count("<figure class=faint>") == 1
     assert page.count("Grey are numbers whose ± is larger than they are") == 2
+    openpyxl = pytest.importorskip("openpyxl")
+    ts.Series(values, release=release, standard_error=3.0).to_excel(tmp_path / "x.xlsx", grid=HOURS, totals="6h")
+    book = openpyxl.load_workbook(tmp_path / "x.xlsx")
+    for sheet in ("Series", "Totals"):
+        assert [cell.font.color.rgb == "FF8C8C8C" for cell in book[sheet][2][1:3]] == [False, True]
+    assert "Grey are numbers whose ± is larger than they are." in {row[0].value for row in book["Notes"].iter_rows()}
     assert "Grey" not in ts.Series(values + 50, release=release, standard_error=3.0).to_html(grid=HOURS, totals="6h")
 
 
