@@ -237,10 +237,6 @@ def _plan(options: argparse.Namespace) -> None:
             f"plan is for one release, and for all that somebody does: leave out {', '.join(given)};"
             " of a programme, the command 'programme' says the noise before any of it is fixed"
         )
-    if options.value is not None:
-        raise _UsageError(
-            f"plan is for counts: leave out --value ({options.value}), of which no error is predicted yet"
-        )
     options.amplitudes = [steps_of(each) for each in options.season or ()]
     for steps, amplitude in options.amplitudes:
         if amplitude is None:

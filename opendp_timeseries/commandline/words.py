@@ -210,13 +210,13 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             " to so many of one individual in a step", 3, usual=1, ask="may", of=_PLANS),
         "value": Word(str, "the column of numbers to add up, such as minutes, which are rounded to whole units; without"
             " it, rows are counted", "minutes", gives="sums of a value", needs=("file", "bound"),
-            bars=(("step_cap", ", as the bound is the most in a step"),)),
+            bars=(("step_cap", ", as the bound is the most in a step"),), of=_PLANS),
         "bound": Word(int, "the most of one individual in one step, in units of the value, from what is plausible", 600,
-            needs=("value",)),
+            needs=("value",), of=_PLANS),
         "typical": Word(int, "without a cap: a typical value, in its units, for the finest tier (the cube root of"
-            " the bound)", 20, needs=("value",), bars=_NO_CAP),
+            " the bound)", 20, needs=("value",), bars=_NO_CAP, of=_PLANS),
         "total_bound": Word(int, "without a cap: the most of one individual in all steps together, for less noise;"
-            " those with more lose some", 10_000, needs=("value",), bars=_NO_CAP),
+            " those with more lose some", 10_000, needs=("value",), bars=_NO_CAP, of=_PLANS),
         "gap": Word(int, "least distance, in steps, of two in which one individual counts", 6, usual=1, of=_PLANS,
             compared=True),
         "period": Word(str, "protect what one individual does within one day, week, month, quarter or year of the zone,"

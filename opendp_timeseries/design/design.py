@@ -179,8 +179,11 @@ def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
     """Write the call of a count; of a private series within a budget, with its noise."""
     reading, weighting = count.reading, count.weighting
     panel = {} if reading.panel is None else {"by": source.by, "keys": list(reading.panel)}
-    tiers = None if count.tiers is None or count.tiers == tiers_for(reading) else f"tiers=ts.{count.tiers}"
-    stated = [] if tiers is None else [tiers]
+    tiers, sizes = count.tiers, {}
+    if tiers is not None and tiers != tiers_for(reading) and not reading.is_once:
+        sizes = {"typical": tiers.typical, "total_bound": tiers.total_bound}
+    is_usual = tiers is None or tiers == tiers_for(reading, **sizes)
+    stated, sizes = ([], sizes) if is_usual else ([f"tiers=ts.{tiers}"], {})
     if reading.is_once:
         given = [] if source.time is None else ["grid=grid"]
         return _call("then_individual_count", *given, *stated, **panel, key_cap=count.cap if panel else None)
@@ -188,6 +191,7 @@ def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
     caps |= {name: getattr(reading, name) for name in ("step_cap", "gap") if getattr(reading, name) > 1}
     if reading.is_sum:
         caps |= {"step_cap": None, "value": source.value, "bound": reading.step_cap}
+    caps |= sizes
     caps |= {"key_cap": reading.key_cap, **panel}
     if count.tiers is not None:
         if reading.grouping is not None:

@@ -224,15 +224,18 @@ class Programme:
 
         They exclude what caps leave out. Totals over time and numbers of individuals err by their noise; the number of
         everybody at each key errs at most by the noise of the last tier. For private series, counts are assumed to be
-        spread evenly over the octaves of how often people come; for a panel, errors are of each key, with those of the
-        totals.
+        spread evenly over the octaves of how often people come, and sums of a value to be of typical ones; for a panel,
+        errors are of each key, with those of the totals.
 
         :param assumed: description of the series, as for :func:`~opendp_timeseries.plan`: ``level``,
             ``season_amplitudes``, ``deviation`` and ``time_scale``, or a **public** series that resembles the private
             series as ``proxy``.
-        :raises ValueError: for a number out of range, not exactly one description of the series, or sums of a value.
+        :raises ValueError: for a number out of range, not exactly one description of the series, or sums of a value with
+            a cap.
         """
-        given = dict.fromkeys(("level", "season_amplitudes", "deviation", "time_scale", "proxy")) | assumed
+        given: dict[str, Any] = (
+            dict.fromkeys(("level", "season_amplitudes", "deviation", "time_scale", "proxy")) | assumed
+        )
 
         @lru_cache
         def sampled(size: int, kernels: tuple[Kernel, ...], sampling: Sampling, scale: float) -> ExpectedError:
@@ -240,23 +243,25 @@ class Programme:
             return expected_error(described_signal(size, **given), kernel, sampling, scale)
 
         @lru_cache
-        def at_tiers(count: Count, scale: float) -> ExpectedError:
+        def at_tiers(count: Count, scale: float, usual: float) -> ExpectedError:
             assert count.tiers is not None
             often = participation_of({}, count.tiers.last(count.reading))
-            return error_at_tiers(described_signal(count.grid.size, **given), count, scale, often)
+            return error_at_tiers(described_signal(count.grid.size, **given, usual=usual), count, scale, often)
 
         def error(design: Design) -> ExpectedError:
-            if (reading := design.count.reading).is_sum:
-                what = f"sums of a value ({reading.log.value!r})"
+            tiers, is_sum = design.count.tiers, design.count.reading.is_sum
+            if is_sum and tiers is None:
+                what = f"sums of a value ({design.count.reading.log.value!r}) with a cap"
                 raise ValueError(f"a series must not be described for {what}, of which no error is predicted yet")
             size, kernels = design.known.grid.size, design.signal.kernels
             p, scale = design.sampling.probability, design.scale
             if design.count.per is not None or size == 1:
-                if (tiers := design.count.tiers) is not None:
+                if tiers is not None:
                     scale *= 2**RESOLUTION_BITS / int(tiers.table(tiers.last(design.count.reading)).weights[0, -1])
                 return ExpectedError(scale, *((math.nan, math.nan) if p < 1 or kernels else (0.0, scale)))
-            if design.count.tiers is not None:
-                return at_tiers(replace(design.count, reading=replace(design.count.reading, source=None)), scale)
+            if tiers is not None:
+                alike = replace(design.count, reading=replace(design.count.reading, source=None))
+                return at_tiers(alike, scale, tiers.typical if is_sum else 1.0)
             return sampled(size, kernels, design.sampling, scale)
 
         return tuple(map(error, self.designs))

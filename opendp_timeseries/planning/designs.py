@@ -25,9 +25,9 @@ from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.grouping import Grouping, grouping_of
 from opendp_timeseries.design.kernels import gaussian_kernel, identity_kernel
-from opendp_timeseries.design.reading import Keys, Reading, Source, panel_of
+from opendp_timeseries.design.reading import Keys, Reading, Source, most_in_a_step, panel_of
 from opendp_timeseries.design.signal import Signal
-from opendp_timeseries.design.tiers import tiers_for
+from opendp_timeseries.design.tiers import Tiers, tiers_for
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.design.weighting import capped
 from opendp_timeseries.grid import TimeGrid, check_grid
@@ -184,7 +184,7 @@ class Plan:
             "participation-cap": (best.participation_cap, None),
             "excess": (best.excess, "downweight"),
             "gap": (count.reading.gap, 1),
-            "step-cap": (count.reading.step_cap, 1),
+            **_caps_in_a_step(count),
             "epsilon": (self.epsilon, None),
             "delta": (self.delta, None),
             "sampling-probability": (best.sampling_probability, 1),
@@ -411,6 +411,10 @@ def plan(
     gap: int | Sequence[int] = 1,
     participation: Participation | Mapping[int, Participation] | Mapping[float, int] | None = None,
     step_cap: int = 1,
+    value: str | None = None,
+    bound: int | None = None,
+    typical: int | None = None,
+    total_bound: int | None = None,
     keys: Keys | None = None,
     groups: Mapping[str, Any] | None = None,
     shares: Sequence[float] | None = None,
@@ -461,6 +465,9 @@ def plan(
         ``{1: …, 6: …}``.
     :param step_cap: people or events? With 1, each step counts the *people* in it, however many events each has. With
         ``M`` it counts *events*, at most so many of one individual in one step, with ``M`` times the noise.
+    :param value: the column of numbers that are added up, in a sum without a cap; the series is then described in its
+        units, and ``bound`` and ``total_bound`` are as for :func:`~opendp_timeseries.make_private_series`.
+    :param typical: with a value, what one individual has in a usual step: the error goes by it. Tiers begin by it, too.
     :param keys: of a panel, public; with them, leave out the cap.
     :param groups: of all keys, as for :func:`~opendp_timeseries.make_private_series`; so too ``shares``.
     :param individuals: number of individuals that the guarantee covers.
@@ -506,8 +513,23 @@ def plan(
     if caps and panel is not None:
         problem = "must be left out with keys: places are planned without a cap, which leaves nobody out"
         raise ValueError(f"participation_cap ({', '.join(map(str, caps))}) {problem}")
+    most = most_in_a_step(value, bound, step_cap)
+    if value is not None:
+        if caps:
+            problem = "must be left out with value: sums are planned without a cap, which leaves nobody out"
+            raise ValueError(f"participation_cap ({', '.join(map(str, caps))}) {problem}")
+        remedy = "what one individual has in a usual step, in whole units, by which the error goes"
+        check.required("typical", check.REQUIRED if typical is None else typical, remedy)
+    elif (typical, total_bound) != (None, None):
+        name, given = ("total_bound", total_bound) if typical is None else ("typical", typical)
+        raise ValueError(f"{name} ({check.shown(given)}) requires value=, the column that is added up; or leave it out")
+    source = Source(identifier="id", time="time", by=None if panel is None else "key", value=value)
+    unit, grouping = Unit(replaced=bool(replaced)), grouping_of(groups, panel, shares)
+    reading = Reading(source=source, grid=grid, unit=unit, step_cap=most, panel=panel, grouping=grouping)
+    tiers = tiers_for(reading, typical=typical, total_bound=total_bound)
+    tiers.check(reading)
     by_gap, has_level = _by_gap(participation, grid.size)
-    if has_level and level is None and proxy is None and step_cap == 1:
+    if has_level and level is None and proxy is None and most == 1:
         level = by_gap[1].total / grid.size / len(panel or "1") or None
     signal = described_signal(
         grid.size,
@@ -516,11 +538,12 @@ def plan(
         deviation=deviation,
         time_scale=time_scale,
         proxy=proxy,
+        usual=1.0 if value is None else tiers.typical,
     )
     if by_gap and signal.mean is None:
         raise ValueError(
-            "level must be given where step_cap is more than 1, and with shares of people: what a cap loses is a share"
-            " of it"
+            "level must be given where step_cap is more than 1, of a value, and with shares of people: what a cap loses"
+            " is a share of it"
         )
     if sampling_probability is None:
         sampling_probability = [p for p in _PROBABILITIES if p == 1 or p * grid.size >= _MIN_KEPT]
@@ -531,16 +554,13 @@ def plan(
             raise ValueError(f"sampling_probability ({p:g}) {problem}; raise it")
         Sampling.of(p, sampling).blocks(grid.size)  # or refuse it
     widths = _as_list("std", std, partial(check.real, minimum=0.0))
-    source = Source(identifier="id", time="time", by=None if panel is None else "key")
-    unit, grouping = Unit(replaced=bool(replaced)), grouping_of(groups, panel, shares)
-    reading = Reading(source=source, grid=grid, unit=unit, step_cap=step_cap, panel=panel, grouping=grouping)
 
     def calibrated(design: Design) -> Design:
         scale = calibrate(design.law(individuals).at, Budget(epsilon=epsilon, delta=delta))
         return replace(design, scale=scale)
 
     def private_series() -> Candidate:
-        count = Count(reading, tiers_for(reading))
+        count = Count(reading, tiers)
         design = calibrated(Design(signal=Signal(count), sampling=Sampling(), scale=1.0))
         often = by_gap[1] if by_gap and by_gap[1].total > 0 else participation_of({}, grid.size)
         error = error_at_tiers(signal, count, design.scale, often)
@@ -602,6 +622,7 @@ def plan(
             for p in probabilities
         ]
     limits = "" if panel is None else f"{len(panel)} keys, "
+    limits += "" if value is None else f"{value}, at most {most} of one in a step and usually {tiers.typical}, "
     limits += f"events, at most {step_cap} of one in a step, " if step_cap > 1 else ""
     limits += f"cap {caps[0]}, " if len(caps) == 1 else ""
     limits += f"gap {gaps[0]}, " if len(gaps) == 1 and gaps[0] > 1 else ""
@@ -641,6 +662,20 @@ def _by_gap(participation: Any, size: int) -> tuple[dict[int, Participation], bo
         if entry.size != size:
             raise ValueError(f"participation (size {entry.size}) must have the grid's size ({size})")
     return by_gap, True
+
+
+def _caps_in_a_step(count: Count) -> dict[str, tuple[object, object]]:
+    """Return what limits one individual in one step by its flags, each with its default."""
+    if not count.reading.is_sum:
+        return {"step-cap": (count.reading.step_cap, 1)}
+    tiers = count.weighting
+    assert isinstance(tiers, Tiers)
+    return {
+        "value": (count.reading.log.value, None),
+        "bound": (count.reading.step_cap, None),
+        "typical": (tiers.typical, None),
+        "total-bound": (tiers.total_bound, None),
+    }
 
 
 def _exact_text(number: float) -> str:

@@ -22,8 +22,8 @@ from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.planning.participation import Participation
 from opendp_timeseries.planning.signal import SignalModel, copies
+from opendp_timeseries.reconstruction.levels import Prior, panel
 from opendp_timeseries.reconstruction.levels import level as level_of
-from opendp_timeseries.reconstruction.levels import panel
 
 #: The share of the variance of a key's departures that is assumed common to all keys, like the weather's effect.
 _COMMON: Final = 0.5
@@ -102,19 +102,16 @@ def error_at_tiers(signal: SignalModel, count: Count, scale: float, participatio
     if count.tiers is None:
         raise ValueError("count must have tiers of activity")
     ends, integer_weights = count.tiers.table(count.tiers.last(count.reading))
-    activity = _Activity(ends, integer_weights / 2**RESOLUTION_BITS, participation.by_often(ends))
+    activity = _Activity(
+        ends, integer_weights / 2**RESOLUTION_BITS, participation.by_often(ends), Prior.of(count.reading.step_cap)
+    )
     keys = count.panel or ()
     if len(keys) < 2:
         scale *= _noise_factor(count.reading, 0)
         level = activity.level_square(math.sqrt(signal.level), scale, signal.size)
-        square = activity.square(signal.rate(), _poisson(signal), scale, signal.size) + level
+        square = activity.square(signal.rate(), signal.poisson, scale, signal.size) + level
         return ExpectedError(noise=activity.last_tier_error(scale), bias=0.0, smoothed=math.sqrt(square))
     return _error_at_places(signal, count.reading, scale, activity)
-
-
-def _poisson(signal: SignalModel) -> float:
-    """Return the variance of counts around their rate."""
-    return max(signal.mean or 0.0, 0.0)
 
 
 def _noise_factor(reading: Reading, level: int) -> float:
@@ -128,6 +125,7 @@ class _Activity(NamedTuple):
     ends: NDArray[np.int64]
     weights: NDArray[np.float64]
     counts: NDArray[np.float64]  # by how often people come; only the shares matter
+    prior: Prior
 
     @property
     def _shares(self) -> NDArray[np.float64]:
@@ -146,7 +144,7 @@ class _Activity(NamedTuple):
     def level_square(self, level: float, scale: float, size: int) -> float:
         """Return the mean square of the error of the level of a series."""
         level, weights = max(level, 1e-9 * scale), self.weights / scale
-        return level_of(self.means(level) / scale, self.ends, weights, size**-0.5).variance
+        return level_of(self.means(level) / scale, self.ends, weights, size**-0.5, prior=self.prior).variance
 
     def square(self, rate: NDArray[np.float64], poisson: float, scale: float, size: int) -> float:
         """Return the mean square of the error of a smoother that knows the level.
@@ -185,7 +183,7 @@ def _error_at_places(signal: SignalModel, reading: Reading, scale: float, activi
     noise[: sum(members)] = np.repeat([scale * _noise_factor(reading, k) for k in range(len(members))], members)
     noise = hierarchy.upward(noise)
     key_counts = hierarchy.sums(np.append(np.ones(len(keys)), np.zeros(hierarchy.size - len(keys))))
-    departures, mean, poisson = signal.departures(), math.sqrt(signal.level), _poisson(signal)
+    departures, mean, poisson = signal.departures(), math.sqrt(signal.level), signal.poisson
 
     def departure_square(key_count: float, of_all: float, error: float) -> float:
         """Return the mean squared error of the departure of ``key_count`` keys from their share of ``of_all`` keys."""
@@ -209,7 +207,9 @@ def _error_at_places(signal: SignalModel, reading: Reading, scale: float, activi
         )[index_of_part.ravel()]
         means, mean_noise = key_counts[parts, None] * activity.means(mean), float(np.sqrt(np.mean(noise[parts] ** 2)))
         total = means.sum(axis=0), float(noise[row]) / root_of_size
-        part_squares += panel(means, activity.ends, activity.weights, mean_noise / root_of_size, total).own
+        part_squares += panel(
+            means, activity.ends, activity.weights, mean_noise / root_of_size, total, prior=activity.prior
+        ).own
         squares[parts] = (
             part_squares * (1 - part_squares / part_squares.sum())
             + (key_counts[parts] / key_counts[row]) ** 2 * squares[row]

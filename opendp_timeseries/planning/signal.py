@@ -36,6 +36,7 @@ class SignalModel:
     words: str = ""  # its description
     periods: tuple[float, ...] = ()  # of its patterns, in steps
     described: Mapping[str, object] = field(default_factory=dict)  # by what it was described, for a preview
+    usual: float = 1.0  # what one individual has in a usual step: one event, or a typical value
 
     @property
     def size(self) -> int:
@@ -47,17 +48,22 @@ class SignalModel:
         """Standard deviation around the level: the error of a flat line at the true level."""
         return math.sqrt(self.covariance[0])
 
+    @property
+    def poisson(self) -> float:
+        """Poisson's variance around the rate."""
+        return max(self.mean or 0.0, 0.0) * self.usual
+
     def spectrum(self) -> NDArray[np.float64]:
         """Return the variance of each coefficient in an orthonormal Fourier basis, at the frequencies 0 … ⌊T/2⌋."""
         return np.maximum(np.fft.rfft(self.covariance).real, 0.0)
 
     def departures(self) -> NDArray[np.float64]:
         """Return the spectrum of the departures: without patterns, and without Poisson's variance around the rate."""
-        return np.maximum(self.spectrum() - self.lines - max(self.mean or 0.0, 0.0), 0.0)
+        return np.maximum(self.spectrum() - self.lines - self.poisson, 0.0)
 
     def rate(self) -> NDArray[np.float64]:
         """Return the spectrum without Poisson's variance around the rate."""
-        return np.maximum(self.spectrum() - max(self.mean or 0.0, 0.0), 0.0)
+        return np.maximum(self.spectrum() - self.poisson, 0.0)
 
     def spectrum_with_level(self) -> NDArray[np.float64]:
         """Return the spectrum with the energy of the level, all of which is at frequency 0."""
@@ -94,12 +100,16 @@ def described_signal(
     deviation: float | None = None,
     time_scale: float | None = None,
     proxy: ArrayLike | None = None,
+    usual: float = 1.0,
 ) -> SignalModel:
-    """Return the model of a signal from its description by the parameters of :func:`~opendp_timeseries.plan`."""
+    """Return the model of a signal from its description by the parameters of :func:`~opendp_timeseries.plan`.
+
+    :param usual: what one individual has in a usual step: 1 for people.
+    """
     if proxy is not None:
         if any(given is not None for given in (level, season_amplitudes, deviation, time_scale)):
             raise ValueError("describe the signal by a public proxy alone, or by level, seasons and departures")
-        return _signal_of_proxy(proxy, size)
+        return replace(_signal_of_proxy(proxy, size), usual=usual)
     if (deviation is None) != (time_scale is None) or (season_amplitudes is None and deviation is None):
         raise ValueError(
             "describe the signal by season_amplitudes={period: amplitude}, by deviation and time_scale, by all three,"
@@ -122,12 +132,12 @@ def described_signal(
     else:
         level = check.real("level", level, above=0.0)
         square = level**2
-        departures[0] += level  # independent individuals: each count varies like Poisson's around its rate
+        departures[0] += level * usual  # independent individuals: each count varies like Poisson's around its rate
         words.insert(0, f"level {level:g}")
     lines = np.fft.rfft(pattern).real
     described = {"level": level, "season_amplitudes": amplitudes, "deviation": deviation, "time_scale": time_scale}
     model = SignalModel(pattern + departures, lines, square, level, ", ".join(words), tuple(amplitudes))
-    return replace(model, described=described)
+    return replace(model, described=described, usual=usual)
 
 
 def _amplitudes(given: Mapping[float, float] | None, size: int) -> dict[float, float]:

@@ -408,16 +408,43 @@ def test_what_values_cannot_be_is_refused_by_name(log_space):
             make.count(**given | reading)
 
 
-def test_errors_of_sums_are_not_predicted_as_if_they_were_counts(log_space, tmp_path, capsys):
-    count = log_space >> ts.then_participation_count(TimeGrid(size=24), value="v", bound=60)
-    programme = ts.Programme.plan([count] * 2, epsilon=1.0, delta=1e-6, sampling_probability=1.0)
-    assert len(programme.table().splitlines()) > 2
-    with pytest.raises(ValueError, match=r"sums of a value \('v'\), of which no error is predicted"):
-        programme.expected_errors(level=100.0, deviation=5.0, time_scale=9.0)
+def test_errors_of_sums_are_those_of_counts_in_units_of_a_typical_value(log_space, tmp_path, capsys):
+    grid, budget = TimeGrid(size=240), {"epsilon": 1.0, "delta": 1e-6}
+    of_people = {"level": 200, "season_amplitudes": {24: 90}, "deviation": 20, "time_scale": 12}
+    of_minutes = of_people | {"level": 3000, "season_amplitudes": {24: 1350}, "deviation": 300}
+    same = {"value": "minutes", "typical": 15, "bound": 15}
+    people, minutes = ts.plan(grid, **budget, **of_people), ts.plan(grid, **budget, **of_minutes, **same)
+    error = minutes.recommended.smoothed / 15
+    assert error == pytest.approx(people.recommended.smoothed, rel=0.1)  # but for what is thought of the level
+    assert minutes.deviation == pytest.approx(15 * people.deviation)
+    for bound in (60, 1800):
+        generous = ts.plan(grid, **budget, **of_minutes, **same | {"bound": bound})
+        assert minutes.recommended.smoothed < generous.recommended.smoothed < 1.5 * minutes.recommended.smoothed
+    count = log_space >> ts.then_participation_count(grid, **same)
+    programme = ts.Programme.plan([count], **budget, sampling_probability=1.0)
+    assert programme.expected_errors(**of_minutes)[0].smoothed == pytest.approx(15 * error)
+    assert "value='minutes', bound=15, typical=15)" in minutes.python()
     publication = tmp_path / "publication.toml"
-    publication.write_text('[count]\nvalue = "v"\nbound = 60\n[log]\nfile = "log.csv"\n')
-    assert main(["plan", str(publication), "--epsilon=1", "--delta=1e-6", "--size=24", "--level=9"]) == 2
-    assert "plan is for counts: leave out value (line 2) (v)" in capsys.readouterr().err
+    publication.write_text('[count]\nvalue = "minutes"\nbound = 1800\ntypical = 15\n[log]\nfile = "log.csv"\n')
+    words = ["--epsilon=1", "--delta=1e-6", "--size=240", "--start=2024-01-01", "--step=1h", "--level=3000"]
+    assert main(["plan", str(publication), *words, "--deviation=300", "--time-scale=12", "--season=24:1350"]) == 0
+    said = capsys.readouterr().out
+    assert f"expected error {generous.recommended.smoothed:.4g} " in said
+    assert "--value minutes --bound 1800 --typical 15" in said
+    capped = log_space >> ts.then_participation_count(grid, participation_cap=4, value="minutes", bound=15)
+    programme = ts.Programme.plan([capped], **budget, sampling_probability=1.0)
+    with pytest.raises(ValueError, match=r"sums of a value \('minutes'\) with a cap, of which no error is predicted"):
+        programme.expected_errors(**of_minutes)
+    for options, message in (
+        ({"value": "v", "bound": 9}, "typical must be given"),
+        ({"value": "v", "typical": 9}, "bound must be given"),
+        ({"value": "v", "bound": 9, "typical": 10}, r"typical \(10\) must be at most"),
+        ({"value": "v", "bound": 9, "typical": 3, "participation_cap": 4}, r"participation_cap \(4\) must be left out"),
+        ({"typical": 3}, r"typical \(3\) requires value="),
+        ({"total_bound": 3}, r"total_bound \(3\) requires value="),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            ts.plan(grid, **budget, **of_minutes, **options)
 
 
 def test_a_column_whose_type_says_that_no_cell_is_a_number_is_refused():
