@@ -230,8 +230,7 @@ class Programme:
         :param assumed: description of the series, as for :func:`~opendp_timeseries.plan`: ``level``,
             ``season_amplitudes``, ``deviation`` and ``time_scale``, or a **public** series that resembles the private
             series as ``proxy``.
-        :raises ValueError: for a number out of range, not exactly one description of the series, or sums of a value with
-            a cap.
+        :raises ValueError: for a number out of range, not exactly one description of the series, or capped sums.
         """
         given: dict[str, Any] = (
             dict.fromkeys(("level", "season_amplitudes", "deviation", "time_scale", "proxy")) | assumed

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.signal import UnknownSignal
-from opendp_timeseries.design.tiers import Table
+from opendp_timeseries.design.tiers import Table, tiers_for
 from opendp_timeseries.design.weighting import Weighting
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.grid import TimeGrid, extended, grid_over, steps_ahead
@@ -211,9 +211,17 @@ def _kind(release: Release) -> Any:
     if signal.count is None:
         raise ValueError(f"releases must know their grids and counts, to be smoothed together; {_ONE_BY_ONE}")
     count = signal.count
-    weighting = count.weighting if count.tiers is None else count.tiers.series
+    weighting = count.weighting if count.tiers is None else _tiers(count)
     reading = tuple(getattr(count.reading, field.name) for field in fields(count.reading) if field.name != "grid")
     return reading, weighting, signal.stages
+
+
+def _tiers(count: Count) -> Any:
+    """Return what tiers have in common that differ by their grids alone: their ends, unless they follow from these."""
+    tiers = count.tiers
+    assert tiers is not None
+    usual = tiers_for(count.reading, typical=tiers.typical, total_bound=tiers.total_bound)
+    return tiers.series, tiers.share, tiers.typical, tiers.total_bound, None if tiers.ends == usual.ends else tiers.ends
 
 
 def runs_of(releases: Sequence[Release], ahead: Any, given: TimeGrid | None) -> list[Run]:
@@ -235,6 +243,13 @@ def runs_of(releases: Sequence[Release], ahead: Any, given: TimeGrid | None) -> 
     for one in first:
         kind = _kind(one)
         alike = [[other for other in row if _kind(other) == kind] for row in later]
+        count = one.design.signal.count
+        if count is not None and count.tiers is not None and not all(alike):
+            others = [other for row in later for other in row]
+            if any(_kind(other)[::2] == kind[::2] for other in others if _kind(other) != kind):
+                what = "ends, share, typical and total_bound"
+                together = "to be smoothed together over several grids"
+                raise ValueError(f"releases must have the same tiers, by {what}, {together}; {_ONE_BY_ONE}")
         if any(len(row) != 1 for row in alike) or any(len(row) != len(first) for row in later):
             problem = f"releases must be the same kinds of series on every grid; of {one.grid!r}, one is not on all"
             raise ValueError(f"{problem}: {_ONE_BY_ONE}, or leave it out")

@@ -1,6 +1,7 @@
 """Releases of adjacent grids that are smoothed together, and forecasts of the steps after them."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import opendp.prelude as dp
@@ -9,7 +10,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import Signal
-from opendp_timeseries.design.tiers import Tiers
+from opendp_timeseries.design.tiers import Tiers, tiers_for
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.reconstruction import captions, structural
 from opendp_timeseries.reconstruction.basis import Basis
@@ -18,7 +19,7 @@ from opendp_timeseries.reconstruction.counts import counts_of
 from opendp_timeseries.reconstruction.digits import grouped
 from opendp_timeseries.reconstruction.linearised import Learnt, Link, Model
 from opendp_timeseries.reconstruction.observations import Observations
-from opendp_timeseries.reconstruction.runs import Run
+from opendp_timeseries.reconstruction.runs import Run, runs_of
 from opendp_timeseries.release.documents import read_document
 from tests import make
 from tests.oracles import forecasts as oracle
@@ -37,6 +38,7 @@ SPRING = [
 ]
 ALL_SPRING = ts.TimeGrid(start="2024-02-26", end="2024-04-29", step="1h", zone=BERLIN)
 SEASONS = ("1d", "1w")
+MONTHS = ("2024-01-01", "2024-02-01", "2024-03-01")
 
 
 def of_hours(counts, grid, rng, *, scale=20.0, probability=1.0, **change):
@@ -255,6 +257,24 @@ def test_a_level_is_told_by_the_releases_that_know_it():
 
 
 # Refused, and marked.
+
+
+def test_releases_in_other_tiers_are_not_joined_as_if_these_were_one():
+    def made(grid, tiers=None):
+        count = count_of(grid.size)
+        reading = replace(count.reading, grid=grid, step_cap=60)
+        signal = Signal(replace(count, reading=reading, weighting=tiers or tiers_for(reading)))
+        values = np.ones(signal.size)
+        return release_of(steps=range(len(values)), values=values, signal=signal, sampling_probability=1.0)
+
+    first = made(SPRING[0], Tiers(ends=(10, 80), typical=4))
+    for other in ({"typical": 5}, {"ends": (10, 90)}, {"share": 0.8}, {"total_bound": 9000}):
+        second = made(SPRING[1], replace(Tiers(ends=(10, 80), typical=4), **other))
+        with pytest.raises(ValueError, match="must have the same tiers, by ends, share, typical and total_bound"):
+            ts.smooth([first, second])
+    # Ends that follow from the grids may differ as these do.
+    months = [made(ts.TimeGrid(start=start, end=end, step="1h", zone=BERLIN)) for start, end in pairwise(MONTHS)]
+    assert runs_of(months, None, None)[0].lengths == [744, 696]
 
 
 def test_what_is_not_one_count_on_adjacent_grids_is_refused():
