@@ -80,6 +80,15 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
     ordered = [series[k] for k in panel_first([one.release for one in series], "series")]
     if any(one.unfiltered != series[0].unfiltered for one in series):
         raise ValueError("series must all be of filtered counts, or all of unfiltered ones: reconstruct them alike")
+    consistent = {id(before): after for before, after in zip(ordered, consistent_series(ordered), strict=True)}
+    return tuple(consistent[id(one)] for one in series)
+
+
+def consistent_series(ordered: Sequence[Series]) -> tuple[Series, ...]:
+    """Return a panel, and then its totals, with values that add up.
+
+    :param ordered: of counts whose truths do.
+    """
     made = _signal(ordered[0].release)
     keys = made.count.panel or ()
     steps = made.grid.size
@@ -97,7 +106,7 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
     covers = min((one.error_covers for one in ordered), key=get_args(ErrorCovers).index)
     kept = (len(part.release) in (0, part.release.size) for one in ordered for part in one.parts)
     if covers not in ("noise", "nothing") and moved <= _ROUNDING * float(np.abs(values).max()):
-        return series  # they add up already
+        return tuple(ordered)  # they add up already
     if covers == "noise" and not all(kept):
         covers = "nothing"
     if covers == "noise" and np.all(np.isfinite(variances)):
@@ -107,11 +116,10 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
     errors = np.sqrt(np.where(np.isinf(known) | (covers == "nothing"), np.nan, known))
     ends = np.cumsum([0, *(one.release.size // steps for one in ordered)])
     sources = tuple({id(release): release for one in ordered for release in one.sources or (one.release,)}.values())
-    consistent = {
-        id(one): _consistent(one, values[low:high], errors[low:high], error_covers=covers, sources=sources)
+    return tuple(
+        _consistent(one, values[low:high], errors[low:high], error_covers=covers, sources=sources)
         for one, (low, high) in zip(ordered, pairwise(ends), strict=True)
-    }
-    return tuple(consistent[id(one)] for one in series)
+    )
 
 
 def _check_apart(squares: float, freedom: int) -> None:

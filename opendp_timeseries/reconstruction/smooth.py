@@ -23,7 +23,7 @@ from opendp_timeseries.reconstruction.levels import OF_COUNTS, Panel, Prior, pan
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.panels import are_joint, smooth_panel, smooth_private_panel
-from opendp_timeseries.reconstruction.reconcile import panel_first, reconcile
+from opendp_timeseries.reconstruction.reconcile import consistent_series, panel_first, reconcile
 from opendp_timeseries.reconstruction.runs import Run, Tiered, run_of, runs_of
 from opendp_timeseries.reconstruction.seasons import Season, Seasons, read_seasons
 from opendp_timeseries.reconstruction.series import Series, of_each_part, panel_of, progress_line, reconstruct_parts
@@ -404,7 +404,9 @@ def _private_series(run: Run, asked: _Asked, progress: bool) -> tuple[Series, ..
     if together := _jointly([run], asked, progress):
         return together
     count = run.releases[0].design.count
-    return tuple(_each_by_itself(run, count, asked, progress, level) for level in range(len(count.reading.levels)))
+    levels = tuple(_each_by_itself(run, count, asked, progress, level) for level in range(len(count.reading.levels)))
+    is_known = all(np.all(one.standard_error > 0) for one in levels)
+    return consistent_series(levels) if len(levels) > 1 and is_known else levels
 
 
 def _each_by_itself(run: Run, count: Count, asked: _Asked, progress: bool, level: int) -> Series:

@@ -237,6 +237,23 @@ def test_private_panels_go_on_and_add_up():
 
 
 @pytest.mark.long
+def test_private_groups_of_uneven_noise_add_up(log_space):
+    rng, keys, releases = np.random.default_rng(3), ["a", "b", "c"], []
+    for start, epsilon in (("2024-01-01", 20.0), ("2024-01-08", 2.0)):
+        grid = ts.TimeGrid(start=start, step="6h", size=28, zone="UTC")
+        panel = {"by": "site", "keys": keys, "groups": {"city": keys}}
+        measurement = log_space >> ts.then_private_series(grid, **panel, epsilon=epsilon, delta=1e-6)
+        times = np.datetime64(start, "s") + rng.integers(0, 28, 3000) * np.timedelta64(6, "h")
+        log = {"id": rng.integers(0, 900, 3000), "time": times, "site": rng.choice(keys, 3000, p=[0.6, 0.3, 0.1])}
+        releases.append(measurement(log))
+    sites, city = ts.smooth(releases, seasons=4, ahead="1d")
+    assert sites.ahead == city.ahead == 4
+    rows = np.array([part.values for part in sites.by_key().values()])
+    assert np.allclose(rows.sum(axis=0), city.values, rtol=0, atol=1e-9)
+    assert np.isfinite(sites.standard_error).all()
+
+
+@pytest.mark.long
 def test_a_level_is_told_by_the_releases_that_know_it():
     """A private series with little noise keeps its total beside two with fifteen times as much."""
     together, alone = [], []
