@@ -1443,3 +1443,21 @@ def test_a_forecast_is_said_to_be_one_in_the_table(log_file, tmp_path, capsys, m
         capsys.readouterr()
         assert main(arguments(log_file, tmp_path / "other", *more, size="8", step="6h")) == 2
         assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"time_format": "%d.%m.%Y"}, "times are not written as '%d.%m.%Y': give --time-format as they are"),
+        ({"start": "2023-01-01"}, "the log is of another time than the grid"),
+        ({"by": "at", "keys": "Mitte"}, "keys are spelled otherwise than in --keys, by spaces, capital letters"),
+        ({}, ""),
+    ],
+)
+def test_check_names_the_likely_cause_and_how_to_mend_it(tmp_path, capsys, changes, said):
+    log = tmp_path / "log.csv"
+    log.write_text("who,when,at\n" + "".join(f"ann,2024-01-01T{hour:02}:30,mitte\n" for hour in range(9)) + ",,\n")
+    assert main(["check", *arguments(log, tmp_path / "out", **changes)]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert ("The likely cause: " in told) == bool(said)
+    assert said in told

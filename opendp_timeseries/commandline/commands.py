@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 import opendp_timeseries as ts
@@ -22,8 +23,10 @@ from opendp_timeseries.commandline.programme import plan_in, take_part
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.verify import read_programme, read_record
 from opendp_timeseries.commandline.waiting import held_back, stage
-from opendp_timeseries.commandline.words import EVERY, TABLES, share, words_of, wrapped
+from opendp_timeseries.commandline.words import EVERY, TABLES, flag, share, words_of, wrapped
 
+#: From this share of the rows on, a likely cause is named.
+_MANY: Final = 0.5
 _ADVICE: Final = (
     "These numbers are exact, and nothing protects them. Use them to find and correct a wrong column, time format, zone"
     " or year. A start, size or cap chosen by them says something about the log, which the guarantee of a release does"
@@ -47,8 +50,36 @@ def check(options: argparse.Namespace) -> str:
     _check_public(options, grid)
     with stage(f"Reading {options.file}", quiet=options.quiet):
         found, notes = check_of(options, grid)
-    print(f"{named}{found}", *map(wrapped, (*notes, _ADVICE)), sep="\n\n", file=sys.stderr)
+    print(f"{named}{found}", *map(wrapped, (*notes, *_causes(found, options), _ADVICE)), sep="\n\n", file=sys.stderr)
     return ""
+
+
+def _causes(found: ts.LogCheck, options: argparse.Namespace) -> Iterator[str]:
+    """Say what is the likely cause where many rows do not count, and how to mend it. Private."""
+    column = "give another column than {} ({}), if that is wrong"
+    form = "ISO 8601, such as 2024-03-01T08:30" if options.time_format is None else repr(options.time_format)
+    likely = {
+        "identifier": (found.without_identifier, "people are told apart by another column: "),
+        "time": (
+            found.without_time,
+            f"times are not written as {form}: give --time-format as they are, such as '%d.%m.%Y %H:%M', or --time-unit"
+            " for numbers since 1970; or ",
+        ),
+        "start": (
+            found.off_grid,
+            "the log is of another time than the grid, or its days and months are read in the other order: correct"
+            " --start and --end, --file, or --time-format",
+        ),
+        "by": (
+            found.unknown_key or 0,
+            "keys are spelled otherwise than in --keys, by spaces, capital letters, zeros in front or an --encoding:"
+            " spell them as the log does, from what is public; or ",
+        ),
+    }
+    for name, (number, cause) in likely.items():
+        if number > _MANY * found.rows:
+            end = "" if name == "start" else column.format(flag(name), getattr(options, name))
+            yield f"{number} of {found.rows} rows do not count. The likely cause: {cause}{end}."
 
 
 def _check_public(options: argparse.Namespace, grid: ts.TimeGrid) -> None:
