@@ -8,6 +8,7 @@ oracle that is shown the truth chooses the cap. Takes half an hour on one core; 
 
 import numpy as np
 import opendp.prelude as dp
+import polars as pl
 import pytest
 
 import opendp_timeseries as ts
@@ -69,3 +70,57 @@ def test_against_one_clip_by_an_oracle(name):
     assert 0.8 <= cover <= 0.995  # the level is that of all hours
     assert means["bound times 5"][0] <= 1.25 * own
     assert means["bound times 30"][0] <= 1.25 * own
+
+
+def by_opendp(log, cap):
+    """Sums by OpenDP's data frames: at most so many steps of each individual, the first ones."""
+    frame = pl.LazyFrame(log)
+    context = dp.Context.compositor(
+        data=frame,
+        privacy_unit=dp.unit_of(contributions=1, identifier="id"),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_evenly_over=1,
+        margins=[dp.polars.Margin(by=["step"], max_groups=len(HOURS), max_length=10**6)],
+    )
+    capped = context.query().truncate_per_group(1, by=["step"]).truncate_num_groups(cap, by=["step"], keep="first")
+    sums = capped.group_by("step").agg(pl.col("minutes").dp.sum((0, BOUND)))
+    released = sums.with_keys(pl.LazyFrame({"step": HOURS})).release().collect()
+    return released.sort("step")["minutes"].to_numpy()
+
+
+def by_pipelinedp(log, cap):
+    """Sums by PipelineDP, with Gaussian noise: at most so many steps of each individual, at random."""
+    pipeline_dp = pytest.importorskip("pipeline_dp", reason="PipelineDP is not installed: pip install pipeline-dp")
+    budget = pipeline_dp.NaiveBudgetAccountant(total_epsilon=1.0, total_delta=1e-6)
+    engine = pipeline_dp.DPEngine(budget, pipeline_dp.LocalBackend())
+    limits = pipeline_dp.AggregateParams(
+        noise_kind=pipeline_dp.NoiseKind.GAUSSIAN,
+        metrics=[pipeline_dp.Metrics.SUM],
+        max_partitions_contributed=cap,
+        max_contributions_per_partition=1,
+        min_value=0,
+        max_value=BOUND,
+    )
+    columns = pipeline_dp.DataExtractors(
+        privacy_id_extractor=lambda row: row[0],
+        partition_extractor=lambda row: row[1],
+        value_extractor=lambda row: row[2],
+    )
+    rows = list(zip(*(column.tolist() for column in log.values()), strict=True))
+    sums = engine.aggregate(rows, limits, columns, public_partitions=HOURS.tolist())
+    budget.compute_budgets()
+    released = dict(sums)
+    return np.array([released[step].sum for step in HOURS.tolist()])
+
+
+@pytest.mark.parametrize("library", [by_opendp, by_pipelinedp], ids=["OpenDP", "PipelineDP"])
+def test_beside_other_libraries_as_a_user_would_write_it(library):
+    space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    grid = ts.TimeGrid(size=len(HOURS))
+    measurement = space >> ts.then_private_series(grid, value="minutes", bound=BOUND, epsilon=1.0, delta=1e-6)
+    log, truth = rides("bikes", 0)
+    series = ts.smooth(measurement(log), seasons=(24, 168))
+    own = np.abs(series.values - truth).mean()
+    errors = {cap: np.abs(library(log, cap) - truth).mean() for cap in (4, 8, 16, 32)}
+    print(f"\nminutes an hour, mean {truth.mean():.0f}: here {own:.0f}", {cap: round(e) for cap, e in errors.items()})
+    assert own <= 0.25 * min(errors.values())
