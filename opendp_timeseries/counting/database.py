@@ -360,7 +360,7 @@ def _apart(column: Any, dialect: Dialect) -> Any:
 def _whole_numbers(column: Any, dialect: Dialect) -> Any:
     """The whole numbers that a column holds or says in text, null for anything else; those beyond ±2^53 as these."""
     if column.type().is_string():
-        column = column.re_extract(dialect.pattern(_WHOLE_TEXT), 1)
+        column = dialect.part(column, dialect.pattern(_WHOLE_TEXT))
     numbers = dialect.real(column)
     near = _clamp(numbers, -(2.0**53), 2.0**53)  # so that no cast fails
     return ibis.ifelse(numbers.notnull() & ~numbers.isnan() & (near.floor() == near), near, None).cast("int64")
@@ -374,7 +374,7 @@ def _amount(column: Any, bound: int, dialect: Dialect) -> Any:
         return ibis.ifelse(column, 1, 0).cast("int64")
     if kind.is_integer():
         return _clamp(ibis.coalesce(column, 0), 0, bound).cast("int64")
-    numbers = column.re_extract(dialect.pattern(NUMBER), 1) if kind.is_string() else column
+    numbers = dialect.part(column, dialect.pattern(NUMBER)) if kind.is_string() else column
     numbers = ibis.coalesce(dialect.real(numbers), 0.0)
     finite = numbers.between(-sys.float_info.max, sys.float_info.max)  # as NaN is above all numbers
     near = _clamp(ibis.ifelse(finite, numbers, 0.0), 0.0, float(bound))

@@ -41,6 +41,7 @@ class Dialect(NamedTuple):
     typed: Callable[[Any, Sequence[str]], Any] = same  # some columns, of the types that they have in the backend
     real: Callable[[Any], Any] = lambda column: column.try_cast("float64")  # null for what is no finite number
     pattern: Callable[[str], str] = str  # a regular expression, whose end is `\z`
+    part: Callable[[Any, str], Any] = lambda text, pattern: text.re_extract(pattern, 1)  # its first in parentheses
     rows: Callable[[Any, Mapping[str, Sequence[Any]], Any], Any] = memtable
     session: Callable[[Any], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext  # in which a query runs
 

@@ -158,16 +158,32 @@ def of_values(count):
     return make.changed(count, source=replace(count.reading.log, value="v"))
 
 
-@pytest.mark.parametrize("kind", ["json", "bytea", "money", "interval", "int4range", "citext_like", "inet", "text[]"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "json",
+        "numeric(9, 2)",
+        "numeric(90, 80)",
+        "bytea",
+        "money",
+        "interval",
+        "int4range",
+        "citext_like",
+        "inet",
+        "text[]",
+    ],
+)
 def test_other_types_are_refused_by_name_before_rows_are_read(postgres, log, kind):
     postgres.run("DROP TYPE IF EXISTS citext_like CASCADE")
     postgres.run("CREATE TYPE citext_like AS ENUM ('a')")
     table = log(f"id int, k {kind}", "1, NULL")
     with pytest.raises(TypeError, match=r"'k' of type .* cannot identify"):
         people(table, by="k", keys=["a"])
-    for time, words in (("id", "cannot identify"), ("k", "does not hold times|cannot identify")):
-        with pytest.raises(TypeError, match=words):
-            engine.check_schema(table, identifier="k" if time == "id" else "id", time=time)
+    with pytest.raises(TypeError, match=r"'k' of type .* cannot identify"):
+        engine.check_schema(table, identifier="k", time="id")
+    if not kind.startswith("numeric"):  # which may say steps
+        with pytest.raises(TypeError, match=r"'k' of type .* does not hold times"):
+            engine.check_schema(table, identifier="id", time="k")
 
 
 def test_a_role_that_can_only_read_suffices(postgres_server, postgres):
