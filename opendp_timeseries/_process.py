@@ -15,10 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import scipy
 
 LOCK: Final = ".lock"
 _PAUSE: Final = 0.05
+#: Bytes that are more than a buffer of OpenBLAS.
+_BUFFER: Final = 40 << 20
 
 
 @contextlib.contextmanager
@@ -103,6 +106,22 @@ def single_thread() -> Iterator[None]:
         yield
     finally:
         change(threads)
+
+
+def take_buffers() -> None:
+    """Have OpenBLAS take the buffers that it keeps for all that follows.
+
+    Where memory ends, it would look for them again and again, for ever.
+
+    :raises MemoryError: where there is no room for them.
+    """
+    from scipy.linalg import lapack
+
+    matrix = np.eye(3)
+    with single_thread():
+        for factor in (np.linalg.cholesky, lapack.dpotrf):  # each with a library of its own
+            np.empty(_BUFFER, np.uint8)
+            factor(matrix)
 
 
 @cache

@@ -12,6 +12,7 @@ import numpy as np
 import opendp_timeseries as ts
 import opendp_timeseries.reconstruction.smooth  # before anything is spent, as memory may end here
 from opendp_timeseries._files import files_together
+from opendp_timeseries._process import take_buffers
 from opendp_timeseries.accounting.calibrate import large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
@@ -53,6 +54,7 @@ def release(options: argparse.Namespace) -> str:
             measurement = _of_programme(options, ledger, request)
         else:
             measurement = request.within(options.epsilon, options.delta)
+    take_buffers()  # before anything is spent
     kept = [] if options.force else [suffix for suffix, place in wanted.items() if place.exists()]
     if kept and ledger is not None and ((paid := ledger.paid(measurement)) is None or paid.released is None):
         raise ValueError(_another(wanted[kept[0]]))
