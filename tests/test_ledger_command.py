@@ -424,9 +424,10 @@ def test_without_memory_for_linear_algebra_nothing_is_spent(in_folder, capsys, m
     def no_memory(*_):
         raise MemoryError
 
-    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+    with monkeypatch.context() as patch:
         patch.setattr(np, "empty", no_memory)
-        release.take_buffers()
+        with pytest.raises(MemoryError):
+            release.take_buffers()
     monkeypatch.setattr(release, "take_buffers", no_memory)
     capsys.readouterr()
     assert make("day") == 2
