@@ -52,7 +52,8 @@ def draw(folder):
     unit = "visitors per hour"
     save(ts.smooth(release(hours, cap=20), seasons=24).plot(unit=unit).figure, "band")
     save(ts.interpolate(release(hours, cap=20, p=0.2)).plot(unit=unit).figure, "line")
-    panel = ts.smooth(release(hours, cap=20, by="site", keys=SITES), seasons=24)
+    private = space >> ts.then_private_series(hours, by="site", keys=SITES, epsilon=1.0, delta=1e-6)
+    panel = ts.smooth(private(log), seasons=24)
     save(ts.plot_panel(panel, unit=unit)["north"].figure, "panel")
 
     frame = ts.interpolate(release(days, cap=8)).to_frame()
