@@ -22,14 +22,15 @@ for profile, examples in (("short", 12), ("long", 300)):
     )
 settings.load_profile("short")
 
-# OpenDP imports scikit-learn where it is installed, which takes a second in each worker and serves nothing here.
-sys.modules.setdefault("sklearn", None)
-
 
 def pytest_collection():
     """Enable OpenDP's features, but not in the process that only deals tests out: workers would wait for the import."""
+    # OpenDP imports scikit-learn where it is installed, which takes a second in each worker and serves nothing here.
+    unknown = sys.modules.setdefault("sklearn", None) is None
     import opendp.prelude as dp
 
+    if unknown:
+        del sys.modules["sklearn"]
     dp.enable_features("contrib", "honest-but-curious")
 
 
