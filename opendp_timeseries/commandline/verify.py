@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +49,8 @@ def _verified(record: Path, published: Path | None) -> str:
         for whole in wholes:
             assert whole is not None
             _check_place([one.design for one in releases if one.stated.whole == whole], whole, programme, record)
+        if not Counter(release.design for release in releases) <= Counter(programme.designs):
+            raise ValueError(f"record ({record}) holds more releases of one count than were planned in {published}")
     guarantees, of_all = "; and ".join(release.guarantee() for release in releases), ""
     if len(releases) > 1:
         if len(wholes) == 1 and (whole := wholes.pop()) is not None:  # is said once
@@ -73,8 +76,8 @@ def _check_place(designs: list[Design], whole: Whole, programme: Programme, reco
     places = range(0, len(programme), size) if whole.number is None else [(whole.number - 1) * size]
     size = len(designs) if size == 1 else size
     budget = whole.loss == (programme.budget.first, programme.budget.delta) and whole.measure == programme.view.measure
-    there = any({*designs} <= {*programme.designs[place : place + size]} for place in places)
-    if not budget or rest or whole.parts is None or not there or len(designs) > size:
+    there = any(Counter(designs) <= Counter(programme.designs[place : place + size]) for place in places)
+    if not budget or rest or whole.parts is None or not there:
         raise ValueError(f"record ({record}) says that it is {whole}, and that is not so by the programme itself")
 
 

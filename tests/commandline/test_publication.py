@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sys
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -784,6 +785,15 @@ def test_a_record_is_of_a_programme_that_was_published(city, capsys):
         assert main(["verify", "false.json", "--programme", "published.json"]) == 2
         assert "and that is not so by the programme itself" in refusal(capsys)
         false = json.loads(record)
+    first, statement = records[0], records[0].stated
+    again = replace(first, statement=replace(statement, whole=replace(statement.whole, digest="ab")))
+    for two, problem in (
+        (first, "and that is not so by the programme itself"),
+        (again, "more releases of one count than were planned in published.json"),
+    ):
+        (city / "false.json").write_text(ts.write_releases([first, two]))
+        assert main(["verify", "false.json", "--programme", "published.json"]) == 2
+        assert problem in refusal(capsys)
     (city / "other.json").write_text("{}")
     assert main(["verify", "release-2024-03.json", "--programme", "other.json"]) == 2
     assert "programme (other.json) is refused" in refusal(capsys)
