@@ -32,7 +32,7 @@ _MADE_UP: Final = (
     "No number here is of any data: all of it is made up from what is publicly known, to show what such a page looks"
     " like, and how wide its intervals are."
 )
-#: Letters of a name of files.
+#: Bytes of a name of files.
 _LONGEST: Final = 100
 _METHOD: Final = (
     "The method is of Koga, Meehan & Chaudhuri (2022), Privacy Amplification by Subsampling in Time Domain (AISTATS)."
@@ -96,9 +96,10 @@ def contents_of(
             raise ValueError("beside must hold series on the grid of this one")
     by_name: dict[str, AnySeries] = {}
     groups: list[list[str]] = []
+    keys = {str(key) for one in every for key in one.release.keys or ()}
     for one in every:
         parts = one.by_key() if one.release.keys else {(title or "series") if one is series else "total": one}
-        groups.append([_free(name, by_name) for name in parts])
+        groups.append([_free(str(name), by_name, keys, is_key=bool(one.release.keys)) for name in parts])
         by_name.update(zip(groups[-1], parts.values(), strict=True))
     of_people = list(people.items()) if isinstance(people, Mapping) else [("", one) for one in people]
     behind = (release for one in (*every, *(one for _, one in of_people)) for release in one.sources or (one.release,))
@@ -140,7 +141,8 @@ def contents_of(
 def _file_name(title: str, grid: TimeGrid) -> str:
     """Return a name for files of this publication: its title, and its month, or its first and last."""
     words, months = re.findall(r"\w+", title.lower()), [] if grid.is_integer else _months(grid)
-    return "-".join([*words, *months])[-_LONGEST:]
+    name = "-".join([*words, *months]).encode()[-_LONGEST:]  # of bytes, as file systems limit them
+    return name.decode(errors="ignore").lstrip("-") or "series"  # a hyphen would begin an option
 
 
 def _months(grid: TimeGrid) -> list[str]:
@@ -164,11 +166,12 @@ def _first(series: AnySeries, words: str, level: float) -> list[str]:
 
 def _individuals(people: Sequence[tuple[str, AnySeries]], level: float) -> dict[str, tuple[float, float, float]]:
     rows: dict[str, tuple[float, float, float]] = {}
-    for of, series in people:
-        columns, keys = (series.values, *series.interval(level)), series.release.keys
-        names = (of or "in all",) if keys is None else [f"{of}, {key}" if of else key for key in keys]
-        for name, row in zip(names, np.transpose(columns).tolist(), strict=True):
-            rows[_free(name, rows)] = tuple(row)
+    named = [[f"{of}, {key}" if of else str(key) for key in one.release.keys or ()] for of, one in people]
+    keys = set(itertools.chain(*named))
+    for (of, series), own in zip(people, named, strict=True):
+        columns = (series.values, *series.interval(level))
+        for name, row in zip(own or [of or "in all"], np.transpose(columns).tolist(), strict=True):
+            rows[_free(name, rows, keys, is_key=bool(own))] = tuple(row)
     return rows
 
 
@@ -191,9 +194,12 @@ def people_in_words(made: Contents) -> list[str]:
     return [f"Individuals, with a probability of {made.level:.0%}: {'; '.join(rows)}. {' '.join(made.of_people)}"]
 
 
-def _free(key: Any, taken: Collection[str]) -> str:
-    names = (str(key), *(f"{key} ({k})" for k in range(2, len(taken) + 3)))
-    return next(name for name in names if name not in taken)
+def _free(name: str, taken: Collection[str], keys: Collection[str], *, is_key: bool) -> str:
+    """Return a name that is not taken, with a number where it must have one; a key's own name is for the key alone."""
+    if is_key and name not in taken:
+        return name
+    numbered = (f"{name} ({k})" for k in itertools.count(2))
+    return next(free for free in itertools.chain([name], numbered) if free not in taken and free not in keys)
 
 
 def _suitable(grid: TimeGrid) -> str:

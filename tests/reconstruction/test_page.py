@@ -417,6 +417,31 @@ def test_every_series_has_a_name_of_its_own():
     assert head[1:4] == ["total", "total (2)", "Trips"]
 
 
+def test_keys_have_their_own_names_whatever_others_are_called():
+    keys = ["total", "total (2)", "in all"]
+    sites, people = (
+        ts.Series(
+            np.arange(float(size)),
+            release=panel(keys, steps=range(size), values=np.arange(float(size)), size=size, probability=1.0),
+            standard_error=1.0,
+        )
+        for size in (9, 3)
+    )
+    made = contents_of(sites, beside=[smoothed(3)], people=[people.by_key()["total"], people])
+    assert made.groups == [["total (3)"], keys]
+    assert list(made.people) == ["in all (2)", *keys]
+    assert made.people["in all"][0] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [("駅" * 90, "駅" * 33), ("a" * 50 + " " + "b" * 99, "b" * 99), ("!?", "series"), ("Trips", "trips")],
+    ids=["wide", "long", "signs", "short"],
+)
+def test_names_of_files_fit_on_disks_and_begin_no_option(title, name):
+    assert contents_of(smoothed(), title=title).name == name
+
+
 HOURS = ts.TimeGrid(start="2024-10-27T00:00", size=6, step="1h", zone="Europe/Berlin")  # two of them are 02:00
 
 
@@ -590,3 +615,7 @@ def test_a_page_of_a_year_has_profiles_and_says_what_may_be_compared(tmp_path):
     of_hours = contents_of(smoothed(hours.size), grid=hours, profiles=True).profiles
     assert {title: len(one.names) for title, one in of_hours.items()} == {"A usual week": 168, "A usual day": 24}
     assert contents_of(smoothed(), grid=DAYS, profiles=True).profiles == {}
+    release = release_of(steps=range(12), values=np.ones(12), signal=22, scale=3.0, sampling_probability=1.0)
+    ahead = ts.Series(np.ones(22), release=release, standard_error=1.0, ahead=10)  # less than two weeks are known
+    days = ts.TimeGrid(start="2024-03-25", size=22, step="1d", zone="Europe/Berlin")
+    assert contents_of(ahead, grid=days, profiles=True).profiles == {}
