@@ -26,7 +26,7 @@ class Profile(NamedTuple):
 
 def profiles_of(series: AnySeries, grid: TimeGrid, level: float) -> dict[str, Profile]:
     """Return profiles by their titles; none of steps that do not divide a day, or of less than two weeks."""
-    if grid.is_integer or (grid.edges()[-1] - grid.edges()[0]) < 14 * _DAY:
+    if grid.is_integer or (grid.edges()[len(series) - series.ahead] - grid.edges()[0]) < 14 * _DAY:
         return {}
     local = grid.edges("local")[:-1]
     days = local.astype("M8[D]")
