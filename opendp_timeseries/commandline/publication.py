@@ -21,6 +21,8 @@ _HEAD: Final = "All that is public about a release. No word of it may be chosen 
 #: What may separate fields, and bytes of a first line at most.
 _DELIMITERS: Final = (";", "\t", ",", "|")
 _LONGEST: Final = 2**16
+#: How a name of a column begins, and no time or number does.
+_NAME: Final = re.compile(r"[^\W\d]")
 _TABLE_OF: Final = {name: table for table, (_, words) in TABLES.items() for name in words}
 
 
@@ -115,7 +117,10 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
 
 
 def _look(given: dict[str, Any]) -> None:
-    """Fill in how a log in CSV is written, as far as its first line shows, which names the columns and is public."""
+    """Fill in how a log in CSV is written, as far as its first line shows, which names the columns and is public.
+
+    A line with a field that is no name, such as a time, is not shown: without a header, it is the row of somebody.
+    """
     path = Path(given.get("file") or "")
     if path.suffix.lower() not in CSV_SUFFIXES:
         return
@@ -133,9 +138,12 @@ def _look(given: dict[str, Any]) -> None:
     sign = max((usual, *_DELIMITERS), key=text.count)
     if sign != usual and sign in text:
         given.setdefault("delimiter", sign)
-    columns = ", ".join(name.strip('"') for name in text.split(sign))
+    columns = [name.strip().strip('"') for name in text.split(sign)]
+    named = f"names the columns {', '.join(columns)}"
+    if len({*columns}) < len(columns) or not all(name.isprintable() and _NAME.match(name) for name in columns):
+        named = "must name the columns, and is not shown, as not all in it are names: see that it is not a row"
     how = "".join(f"; {name} is {shown(given[name])}" for name in ("delimiter", "encoding") if name in given)
-    print(f"The first line of {found} names the columns {columns}{how}.", file=sys.stderr)
+    print(f"The first line of {found} {named}{how}.", file=sys.stderr)
 
 
 def _answer(name: str, given: dict[str, Any], ask: Callable[[str], str]) -> None:

@@ -951,6 +951,15 @@ def test_a_page_grows_with_the_parts(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "city.ledger").read_bytes() == before
 
 
+@pytest.mark.parametrize("line", ["ann@x.org,2024-01-01T10:00,bond", "ann,,bond", "ann,bond,bond", "ann,\x1b[2J", ""])
+def test_init_shows_no_row_of_a_log_without_a_header(tmp_path, capsys, line):
+    (tmp_path / "log.csv").write_text(f"{line}\nbob,2024-01-02,3\n")
+    publication._look({"file": str(tmp_path / "log.csv")})
+    said = capsys.readouterr().err
+    assert "must name the columns, and is not shown" in said
+    assert not any(field in said for field in line.split(",") if field)
+
+
 def test_init_reads_the_first_line_of_a_log_and_knows_zones(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", type("Terminal", (), {"isatty": lambda self: True})())
