@@ -100,12 +100,14 @@ def made_up_releases(designs: Sequence[Design], rates: NDArray[np.float64]) -> l
     """Return what designs would release together, of a log that is made up."""
     rng = np.random.default_rng(_SEED)
     log = made_up_log(designs[0], rates, rng)
-    return [_released(design, log, rng) for design in designs]
+    keys = {count: rng.bytes(16) for count in dict.fromkeys(design.count for design in designs)}
+    return [_released(design, log, keys[design.count], rng) for design in designs]
 
 
-def _released(design: Design, log: Any, rng: np.random.Generator) -> Release:
+def _released(design: Design, log: Any, key: bytes, rng: np.random.Generator) -> Release:
+    """Return a made-up release; those of one count are of one invocation of it, which has this key."""
     count = design.count
-    counts = count.add_up(engine_of(log).count(log, count, rng.bytes(16)))
+    counts = count.add_up(engine_of(log).count(log, count, key))
     values = np.ldexp(counts.astype(np.float64), -count.resolution_bits)
     for stage in design.known.stages:
         rows = values.reshape(-1, count.grid.size)
@@ -117,7 +119,8 @@ def _released(design: Design, log: Any, rng: np.random.Generator) -> Release:
             values = np.concatenate([np.fft.irfft(np.fft.rfft(row) * taps, n=count.grid.size) for row in rows])
     steps = draw_steps(rng, design.signal.size, design.sampling) if design.sampling.probability < 1 else None
     steps = np.arange(design.signal.size) if steps is None else steps
-    return Release(steps=steps, values=values[steps] + rng.normal(0.0, design.scale, len(steps)), design=design)
+    values = values[steps] + rng.normal(0.0, design.scale, len(steps))
+    return Release(steps=steps, values=values, design=design, invocation=key.hex())
 
 
 def preview_of(design: Design, guarantee: str, described: Mapping[str, Any], path: Any, options: dict[str, Any]) -> str:

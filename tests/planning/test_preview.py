@@ -85,7 +85,14 @@ def test_a_programme_is_drawn_before_it_is_fixed(tmp_path, monkeypatch, capsys):
     assert [name for name in ("city", "north", "south", "a", "b", "c") if f"<figcaption>{name}" not in page] == []
     assert "How many individuals there are" in page
     assert not (tmp_path / "city.ledger").exists()
+    assert main(["init", "capped.toml", *words.split(), "--participation-cap", "6", "--key-cap", "1"]) == 0
+    assert main(["programme", "capped.toml", "--preview", "capped.html"]) == 0
+    page = (tmp_path / "capped.html").read_text()
+    assert page.count("structural model of all series jointly") == 2  # as its release is, for the stations and the city
     capsys.readouterr()
+    for number in ("0", "4"):
+        assert main([*command, "page.html", "--number", number]) == 2
+        assert f"number ({number}) must be at" in refusal(capsys)
     (tmp_path / "own.html").write_text("somebody's")
     assert main([*command, "own.html"]) == 2
     assert "own.html) exists, and is no page of made-up numbers; choose another name" in refusal(capsys)
