@@ -141,6 +141,11 @@ def _difference(own: tuple[Signal, Sampling], planned: Sequence[tuple[Any, Sampl
     return "with other caps or filters, or other totals or numbers of people"
 
 
+def _numbered(parts: Sequence[Part], number: int) -> Part:
+    remedy = "the parts are numbered from 1"
+    return parts[check.integer("number", number, minimum=1, maximum=len(parts), remedy=remedy) - 1]
+
+
 def take_part(options: argparse.Namespace, plan: Plan | None) -> Part:
     """Let the options be those of one part: the one that they number, or the first that is not released.
 
@@ -148,8 +153,7 @@ def take_part(options: argparse.Namespace, plan: Plan | None) -> Part:
     """
     parts = parts_of(options)
     if options.number is not None:
-        most: dict[str, Any] = {"maximum": len(parts), "remedy": "the parts are numbered from 1"}
-        part = parts[check.integer("number", options.number, minimum=1, **most) - 1]
+        part = _numbered(parts, options.number)
     else:
         left = [part for part in parts if plan is None or plan.state(part) != "released"]
         if not left:
@@ -179,6 +183,7 @@ def planned_measurement(request: Request, part: Part, options: argparse.Namespac
 def programme(options: argparse.Namespace) -> str:
     """Plan a programme, of one publication or several, or say how far it is."""
     every = [options, *(_beside(path, options) for path in options.beside or ())]
+    _check_outputs(every)
     ledger = None if options.new or not options.ledger.exists() else ts.Ledger(options.ledger)
     with stage("Planning the programme", quiet=options.quiet):
         found = _planned(every) if ledger is None else _programme_of(ledger)
@@ -211,7 +216,7 @@ def programme(options: argparse.Namespace) -> str:
 
 def _preview(options: argparse.Namespace, plan: Plan) -> None:
     """Write the page of a part as it would look."""
-    part = parts_of(options)[(options.number or 1) - 1]
+    part = _numbered(parts_of(options), 1 if options.number is None else options.number)
     cut = part.cut(options)
     grid = grid_of(cut)
     rates = made_up_rates(
@@ -236,6 +241,17 @@ def _beside(path: Path, options: argparse.Namespace) -> argparse.Namespace:
             problem = f"{name} ({its}) in {path} must be that of {options.publication}, {own}"
             raise ValueError(f"{problem}: publications within one budget share it")
     return other
+
+
+def _check_outputs(every: Sequence[argparse.Namespace]) -> None:
+    """Refuse publications whose files would have the same names."""
+    taken: dict[Path, Path] = {}
+    for options in every:
+        if options.publication is not None:
+            other = taken.setdefault(options.output.resolve(), options.publication)
+            if other != options.publication:
+                problem = f"output ({options.output}) in {options.publication} must not be that of {other}"
+                raise ValueError(f"{problem}: give each publication its own")
 
 
 def _table(options: argparse.Namespace, plan: Plan, errors: list[dict[str, float]]) -> list[str]:

@@ -875,9 +875,11 @@ def test_several_publications_share_one_budget(tmp_path, monkeypatch, capsys):
     other = (tmp_path / "days.toml").read_text()
     (tmp_path / "dear.toml").write_text(other.replace("epsilon = 2.0", "epsilon = 3.0"))
     (tmp_path / "sampled.toml").write_text(other.replace('#sampling = "stratified"', 'sampling = "stratified"'))
+    (tmp_path / "same.toml").write_text(other.replace('output = "days"', 'output = "hours"'))
     both = ["programme", "hours.toml", "--beside"]
     capsys.readouterr()
     for file, said in {
+        "same.toml": "output (hours) in same.toml must not be that of hours.toml: give each publication its own",
         "dear.toml": "epsilon (3.0) in dear.toml must be that of hours.toml, 2.0: publications within one",
         "sampled.toml": "sampling (stratified) in sampled.toml must be that of hours.toml, poisson",
         "hours.toml": "holds these counts twice: plan each publication once",
