@@ -94,6 +94,8 @@ def test_a_query_without_a_share_says_what_it_needs():
         lambda: counted.compositor(split_evenly_over=2),
     ):
         refuses(r"this query has no share .*give one, as in context\.query\(epsilon=…", ask)
+    certain = count(ctx.query(epsilon=0.5, delta=2.0))
+    refuses(r"its share \(0\.5, 2\.0\) must have a δ below 1; give it less", certain.subsampled_gaussian, **SAMPLE)
     rho = count(context(dp.loss_of(rho=1.0)).query()).subsampled_gaussian(3.0, sampling_probability=1.0)
     assert rho.release().guarantee().startswith("0.277778-zCDP")
     with pytest.raises(ValueError, match="give one of split_evenly_over and split_by_weights, or neither"):

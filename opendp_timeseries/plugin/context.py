@@ -578,6 +578,8 @@ class Query(OpenQuery):
         first, delta = share if has_delta else (share, 0.0)
         if not first > 0 or not 0 <= delta < 1 or (name == "epsilon" and delta == 0):
             both = f"({first!r}, {delta!r}) must be above 0 in both" if has_delta else f"({first!r}) must be above 0"
+            if delta >= 1:
+                raise ValueError(f"its share ({first!r}, {delta!r}) must have a δ below 1; give it less")
             raise ValueError(f"its share {both}; give the Context more")
         if name == "epsilon":
             options["delta"] = delta
