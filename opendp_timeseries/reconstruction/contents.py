@@ -105,7 +105,7 @@ def contents_of(
     behind = (release for one in (*every, *(one for _, one in of_people)) for release in one.sources or (one.release,))
     releases = tuple(dict.fromkeys(behind))
     words = captions.guarantee_in_words(series.release, releases, guarantee)
-    name = _file_name(title or "series", steps)
+    name = _file_name(title or "series", steps, series.ahead)
     title = f"Private series of {unit}" if title is None else title
     title, cite, records = (f"Made up: {title}", _MADE_UP, None) if made_up else (title, cite, records)
     step = _suitable(steps) if totals is None else totals
@@ -127,7 +127,7 @@ def contents_of(
         compared=_compared(first, usual, next(iter(sums.values()), None), confidence_level),
         protected=[*_protected(series, words), *notes],
         near=[*_near(by_name, groups, [one.release for one in every], unit, confidence_level), *revised],
-        cite=_citation(title, words, steps) if cite is None else cite,
+        cite=_citation(title, words, steps, series.ahead) if cite is None else cite,
         records=_records(releases) if records is None and not made_up else records,
         decimal=decimal,
         name=name,
@@ -138,15 +138,15 @@ def contents_of(
     )
 
 
-def _file_name(title: str, grid: TimeGrid) -> str:
+def _file_name(title: str, grid: TimeGrid, ahead: int) -> str:
     """Return a name for files of this publication: its title, and its month, or its first and last."""
-    words, months = re.findall(r"\w+", title.lower()), [] if grid.is_integer else _months(grid)
+    words, months = re.findall(r"\w+", title.lower()), [] if grid.is_integer else _months(grid, ahead)
     name = "-".join([*words, *months]).encode()[-_LONGEST:]  # of bytes, as file systems limit them
     return name.decode(errors="ignore").lstrip("-") or "series"  # a hyphen would begin an option
 
 
-def _months(grid: TimeGrid) -> list[str]:
-    first, last = (end[:7] for end in ends_as_text(grid))
+def _months(grid: TimeGrid, ahead: int) -> list[str]:
+    first, last = (end[:7] for end in ends_as_text(grid, ahead))
     return [first] if first == last else [first, "to", last]
 
 
@@ -371,8 +371,8 @@ def _revised(series: AnySeries, earlier: AnySeries, step: str | int, grid: TimeG
     return [f"Revised by what was released since: {told}; {beyond} the earlier intervals."]
 
 
-def _citation(title: str, words: str, grid: TimeGrid) -> str:
-    when = "" if grid.is_integer else f", {' to '.join(ends_as_text(grid))}"
+def _citation(title: str, words: str, grid: TimeGrid, ahead: int) -> str:
+    when = "" if grid.is_integer else f", {' to '.join(ends_as_text(grid, ahead))}"
     stated = f" {words}." if words else ""
     return f"{title}{when}.{stated} Made with opendp_timeseries {software()['opendp_timeseries']}. {_METHOD}"
 
@@ -414,9 +414,9 @@ def offsets_as_text(offsets: NDArray[np.timedelta64]) -> list[str]:
     return [known[each] for each in seconds]
 
 
-def ends_as_text(grid: TimeGrid) -> tuple[str, str]:
-    """Return the first and the last of a grid: of whole days, the last day that is in it."""
-    first, *_, last = instants_as_text(grid).tolist()
+def ends_as_text(grid: TimeGrid, ahead: int = 0) -> tuple[str, str]:
+    """Return the first and the last of a grid, without steps ahead: of whole days, the last day that is in it."""
+    first, *_, last = instants_as_text(grid)[: grid.size + 1 - ahead].tolist()
     return first, str(np.datetime64(last) - np.timedelta64(1, "D")) if len(last) == 10 and not grid.is_integer else last
 
 

@@ -618,4 +618,7 @@ def test_a_page_of_a_year_has_profiles_and_says_what_may_be_compared(tmp_path):
     release = release_of(steps=range(12), values=np.ones(12), signal=22, scale=3.0, sampling_probability=1.0)
     ahead = ts.Series(np.ones(22), release=release, standard_error=1.0, ahead=10)  # less than two weeks are known
     days = ts.TimeGrid(start="2024-03-25", size=22, step="1d", zone="Europe/Berlin")
-    assert contents_of(ahead, grid=days, profiles=True).profiles == {}
+    made = contents_of(ahead, grid=days, profiles=True, title="Trips")
+    assert made.profiles == {}
+    assert made.cite.startswith("Trips, 2024-03-25 to 2024-04-05.")  # and what is a forecast is not cited
+    assert made.name == "trips-2024-03-to-2024-04"
