@@ -49,8 +49,9 @@ def near(series, truth):
 
 
 def said(name, rows):
-    errors = np.mean(rows, axis=0)
-    print(f"{name:46s}" + "  ".join(f"{error:7.2f} / {cover:.2f}" for error, cover in errors))
+    means, spread = np.mean(rows, axis=0), np.std(rows, axis=0)[:, 0] / max(len(rows) - 1, 1) ** 0.5
+    cells = (f"{error:7.2f} ± {own:.2f} / {cover:.2f}" for (error, cover), own in zip(means, spread, strict=True))
+    print(f"{name:46s}" + "  ".join(cells))
 
 
 @pytest.mark.parametrize("kind", ["days", "hours"])
