@@ -303,6 +303,11 @@ def _before(series: AnySeries, sums: Totals, level: float) -> dict[str, tuple[fl
     return {names[k]: (more, half) for (k, _), more, half in rows}
 
 
+def _percent(share: float) -> str:
+    """Return a share in per cent, of which none is nothing: two digits below one per cent."""
+    return f"{100 * share:.2g}%" if share < 0.01 else f"{share:.0%}"
+
+
 def _compared(series: AnySeries, usual: dict[str, Profile], sums: Totals | None, level: float) -> list[str]:
     """Say which differences are beyond what the noise makes."""
     if series.error_covers not in captions.BANDED:
@@ -319,13 +324,13 @@ def _compared(series: AnySeries, usual: dict[str, Profile], sums: Totals | None,
             float(np.max(differences(series, sums.starts, pairs, level)[1])),
             float(np.mean(sums.values[complete])),
         )
-        share = f", {half / mean:.0%} of an average one," if mean > 0 else ""
+        share = f", {_percent(half / mean)} of an average one," if mean > 0 else ""
         said.append(
             f"Totals that follow each other{captions.step_in_words(sums.grid)} and differ by less than"
             f" {rounded(half)}{share} are not known to differ."
         )
     total, half_of_all = (float(row[0]) for row in combined(series, 1.0 - series.is_forecast[None], level))
-    share = f", {half_of_all / total:.0%} of it" if total > 0 else ""
+    share = f", {_percent(half_of_all / total)} of it" if total > 0 else ""
     said.append(
         f"The sum of all steps is known within ±{rounded(half_of_all)}{share}. Sums of two publications like this one"
         f" that differ by less than {rounded(math.sqrt(2) * half_of_all)} are not known to differ."
