@@ -1,6 +1,7 @@
 """The files of a release: a table, the record that a reader can verify, and a figure."""
 
 import argparse
+import codecs
 import contextlib
 import io
 import json
@@ -38,11 +39,13 @@ _OF_PEOPLE: Final = ("key", "individuals", "low", "high", "people_cap")
 def _beginnings(*headers: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return how tables with these headers begin."""
     return tuple(
-        mark + sign.join(header).encode() + b"\r\n" for header in headers for mark in (b"", _MARK) for sign in ",;"
+        mark + sign.join(header).encode() + b"\r\n"
+        for header in headers
+        for mark in (b"", codecs.BOM_UTF8)
+        for sign in ",;"
     )
 
 
-_MARK: Final = "\ufeff".encode()
 _RECORD: Final = b'{"format": "opendp_timeseries'
 #: By suffix, how a file of a release begins, and what else it holds: never what somebody else's file or a ledger does.
 _MARKS: Final[dict[str, tuple[tuple[bytes, ...], bytes]]] = {
@@ -102,9 +105,7 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
     if options.spreadsheet and find_spec("openpyxl") is None:
         raise ImportError("--spreadsheet needs openpyxl; install opendp_timeseries[excel], or leave it out")
     found = {suffix: output.with_name(output.name + suffix) for suffix in _MARKS}
-    wanted = {".csv": True, ".json": True, ".html": options.page, ".xlsx": options.spreadsheet}
-    wanted["-people.csv"] = options.people or options.people_by_key or options.people_cap is not None
-    wanted["-datapackage.json"] = options.datapackage
+    wanted = _documents(options) | {"-datapackage.json": options.datapackage}
     wanted[figure] = figure in found and _can_draw()
     written = {suffix: place for suffix, place in found.items() if wanted.get(suffix)}
     for suffix, place in found.items():
@@ -191,6 +192,13 @@ def _series_of_individuals(release: ts.Release) -> ts.Series:
         return ts.interpolate(last_tier(release))
 
 
+def _documents(options: argparse.Namespace) -> dict[str, bool]:
+    """Return which tables, records, pages and workbooks are asked for, by the ends of their names."""
+    of_people = options.people or options.people_by_key or options.people_cap is not None
+    wanted = {".csv": True, ".json": True, ".html": options.page, ".xlsx": options.spreadsheet}
+    return wanted | {"-people.csv": of_people}
+
+
 def check_ours(place: Path, suffix: str) -> None:
     """Refuse a place where there is anything but an earlier file of this kind, which is replaced."""
     if check_place(place, replace=True) is not None and not _is_ours(place, suffix):
@@ -218,10 +226,9 @@ def _described(made: Made, options: argparse.Namespace) -> str:
     """Return the data package of the files that are asked for."""
     content = contents_of(made.series, totals="", records="", **told(made, options))
     keyed = made.series.release.keys is not None
-    wanted = {".csv": True, ".json": True, ".html": options.page, ".xlsx": options.spreadsheet}
-    wanted["-people.csv"] = bool(made.people)
+    wanted = [end for end, is_wanted in _documents(options).items() if is_wanted]
     found = data_package(
-        {end: options.output.with_name(options.output.name + end) for end, is_wanted in wanted.items() if is_wanted},
+        {end: options.output.with_name(options.output.name + end) for end in wanted},
         {".csv": ("key", *_COLUMNS) if keyed else _COLUMNS, "-people.csv": _OF_PEOPLE},
         title=content.title,
         about=" ".join([*content.first, *content.protected, *content.near, content.cite]),

@@ -172,12 +172,18 @@ def planned_measurement(request: Request, part: Part, options: argparse.Namespac
 
     :raises ValueError: if the options are not those that it was planned with.
     """
+    _check_planned(request, part, options, plan)
     designs = plan.designs(part)
-    planned, asked = [(design.signal, design.sampling) for design in designs], _asked(request, options)
-    if planned != asked:
-        raise ValueError(f"ledger ({options.ledger}) is for a programme {_difference(asked[0], planned)}; {_CHANGED}")
     samples = [design.sampling.arguments() for design in designs]
     return request.measurement([design.scale for design in designs], samples, options.delta)
+
+
+def _check_planned(request: Request, part: Part, options: argparse.Namespace, plan: Plan) -> None:
+    """Refuse a part that is not what was planned."""
+    planned = [(design.signal, design.sampling) for design in plan.designs(part)]
+    asked = _asked(request, options)
+    if planned != asked:
+        raise ValueError(f"ledger ({options.ledger}) is for a programme {_difference(asked[0], planned)}; {_CHANGED}")
 
 
 def programme(options: argparse.Namespace) -> str:
@@ -191,7 +197,7 @@ def programme(options: argparse.Namespace) -> str:
         for one, plan in zip(every, plans, strict=True):
             for part in parts_of(one) if ledger is not None else ():
                 cut = part.cut(one)
-                planned_measurement(Request.of(cut, grid_of(cut)), part, one, plan)
+                _check_planned(Request.of(cut, grid_of(cut)), part, one, plan)
         errors = [_errors(one, plan) for one, plan in zip(every, plans, strict=True)]
     if options.preview:
         _preview(options, plans[0])

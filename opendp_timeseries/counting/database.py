@@ -350,9 +350,8 @@ def _apart(column: Any, dialect: Dialect) -> Any:
         column = ibis.cases((column, "True"), (~column, "False"))
     text = column.cast("string")
     if kind.is_string():  # how libraries write whole floating-point numbers
-        whole = text.endswith(".0") & text.re_search(
-            dialect.pattern(_WHOLE)
-        )  # the pattern is slow, and few texts end so
+        # The pattern is slow, and few texts end so.
+        whole = text.endswith(".0") & text.re_search(dialect.pattern(_WHOLE))
         text = ibis.ifelse(whole, text.substr(0, text.length() - 2), text).nullif("")
     return dialect.whole_text(text)
 

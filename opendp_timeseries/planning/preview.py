@@ -23,6 +23,7 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.planning.errors import draw_steps
 from opendp_timeseries.reconstruction.contents import contents_of
 from opendp_timeseries.reconstruction.page import page_of
+from opendp_timeseries.reconstruction.profiles import weekdays
 from opendp_timeseries.reconstruction.smooth import smooth
 from opendp_timeseries.release.release import Release
 
@@ -59,8 +60,7 @@ def made_up_rates(
             local = grid.edges("local")[:-1]
             length = period * np.median(np.diff(grid.edges())) / _HOUR
             if round(length) == round(_WEEK / _HOUR):
-                weekday = (local.astype("M8[D]").astype(np.int64) + 3) % 7
-                found += 2 * amplitude * (len(_WEEKEND) / 7 - np.isin(weekday, _WEEKEND))
+                found += 2 * amplitude * (len(_WEEKEND) / 7 - np.isin(weekdays(local), _WEEKEND))
                 continue
             if round(length) == 24:
                 turns = ((local - local.astype("M8[D]")) / _HOUR - _LOWEST) / 24
@@ -80,9 +80,8 @@ def made_up_log(design: Design, rates: NDArray[np.float64], rng: np.random.Gener
     worth = max(math.isqrt(reading.step_cap), 1) if reading.is_sum else 1
     counts = rng.poisson(np.tile(rates[:, None] / worth, len(keys)))
     step, key = np.divmod(np.repeat(np.arange(counts.size), counts.ravel()), len(keys))
-    sizes = (1 / (1 - rng.random(len(step) + 1) * len(rates) / (len(rates) + 1))).astype(
-        np.int64
-    )  # from 1 to all steps
+    # How often each of them comes: from once to in all steps.
+    sizes = (1 / (1 - rng.random(len(step) + 1) * len(rates) / (len(rates) + 1))).astype(np.int64)
     sizes = sizes[: np.searchsorted(np.cumsum(sizes), len(step)) + 1]
     people, first = np.repeat(np.arange(len(sizes)), sizes), np.repeat(np.cumsum(sizes) - sizes, sizes)
     when = (np.arange(len(people)) - first + np.repeat(rng.random(len(sizes)), sizes)) / sizes[people]

@@ -24,6 +24,11 @@ class Profile(NamedTuple):
     high: Array
 
 
+def weekdays(local: NDArray[np.datetime64]) -> NDArray[np.int64]:
+    """Return the days of the week of times on a clock, from 0 for Monday."""
+    return (local.astype("M8[D]").astype(np.int64) + 3) % 7
+
+
 def profiles_of(series: AnySeries, grid: TimeGrid, level: float) -> dict[str, Profile]:
     """Return profiles by their titles; none of steps that do not divide a day, or of less than two weeks."""
     if grid.is_integer or (grid.edges()[len(series) - series.ahead] - grid.edges()[0]) < 14 * _DAY:
@@ -34,14 +39,13 @@ def profiles_of(series: AnySeries, grid: TimeGrid, level: float) -> dict[str, Pr
     times = np.unique(within)
     if len(times) > 1 and (24 * 60 % len(times) or np.any(np.diff(times) != 24 * 60 // len(times))):
         return {}
-    weekday = (days.astype(np.int64) + 3) % 7
     clock = np.searchsorted(times, within)
     at = [f"{minute // 60:02}:{minute % 60:02}" for minute in times.tolist()]
     several = len(at) > 1
     found = {
         "A usual week": (
             [f"{day} {time}" if several else day for day in _DAYS for time in at],
-            weekday * len(at) + clock,
+            weekdays(local) * len(at) + clock,
         )
     }
     if several:
