@@ -8,7 +8,7 @@ package makes the constructors available to OpenDP's ``Context.query()``.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from opendp_timeseries.accounting.calibrate import LargeDeltaWarning
+from opendp_timeseries.accounting.budget import LargeDeltaWarning
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.counting.check import LogCheck, check_log
 from opendp_timeseries.design.kernels import (

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from opendp_timeseries.accounting.calibrate import LargeDeltaWarning
+from opendp_timeseries.accounting.budget import LargeDeltaWarning
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.commandline.publication import located
 from opendp_timeseries.commandline.waiting import interruptible

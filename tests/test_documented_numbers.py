@@ -16,7 +16,8 @@ from scipy.stats import binom, norm
 
 import opendp_timeseries as ts
 from opendp_timeseries import TimeGrid
-from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.budget import Budget
+from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss

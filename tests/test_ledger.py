@@ -25,6 +25,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries import _files
 from opendp_timeseries._process import locked
+from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.joint import FilteredLoss, filter_order, joint_loss
 from opendp_timeseries.ledger import ledger
 from opendp_timeseries.ledger.book import Chain, _digest
@@ -465,7 +466,7 @@ def test_a_programme_is_reserved_and_runs_in_any_order(tmp_path):
 
 def test_beside_a_programme_there_is_room_by_the_bound_that_holds_for_anything(tmp_path):
     programme = ts.Programme.plan([count()], epsilon=0.5, delta=1e-7, sampling_probability=0.5)
-    loose = ts.Programme(designs=programme.designs, epsilon=1.0, delta=1e-6)
+    loose = ts.Programme(designs=programme.designs, budget=Budget(epsilon=1.0, delta=1e-6))
     book = new(tmp_path, programme=loose)
     scale = book.least_scale(count(2), sampling_probability=0.5)
     book.release(measurement(scale, month=2), LOG)
@@ -490,7 +491,7 @@ def test_beside_a_programme_what_is_found_to_be_enough_is_admitted_to_the_last_d
 
 def test_a_planned_release_that_is_made_again_counts_again(tmp_path):
     programme = ts.Programme.plan([count()], epsilon=0.4, delta=1e-7, sampling_probability=0.5)
-    loose = ts.Programme(designs=programme.designs, epsilon=1.0, delta=1e-6)
+    loose = ts.Programme(designs=programme.designs, budget=Budget(epsilon=1.0, delta=1e-6))
     book = new(tmp_path, programme=loose)
     for _ in range(2):
         book.release(loose.measurement(count()), LOG)

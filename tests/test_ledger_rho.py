@@ -8,6 +8,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.accounting.budget import Budget
 from tests.refused import refuses
 from tests.release.test_formats import check
 
@@ -27,7 +28,7 @@ def measurement(scale, month=1, **view):
 
 def test_what_is_spent_is_the_sum_of_rho(tmp_path):
     ledger = ts.Ledger.create(tmp_path / "people.ledger", rho=0.1)
-    assert (ledger.rho, ledger.epsilon, ledger.delta) == (0.1, None, None)
+    assert ledger.budget == Budget(rho=0.1)
     release = ledger.release(measurement(10.0), LOG)  # 8/(2·100)
     assert ledger.spent().rho == pytest.approx(0.04, rel=1e-12)
     assert ledger.spent().rho >= release.stated.loss[0][0]

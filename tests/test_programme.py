@@ -10,6 +10,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.design import Design
@@ -97,7 +98,10 @@ def test_a_promise_that_data_do_not_react_lowers_the_loss_only_where_the_docs_sa
         with warnings.catch_warnings(action="ignore", category=ts.FilterWithoutGapWarning):
             signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(48, std=std)) if std else signal
         design = Design(signal=signal_of(signal), sampling=Sampling.of(p, sampling), scale=20.0)
-        programmes = [ts.Programme(designs=(design,) * 3, epsilon=9.0, delta=1e-6, data_fixed=f) for f in (True, False)]
+        programmes = [
+            ts.Programme(designs=(design,) * 3, budget=Budget(epsilon=9.0, delta=1e-6), data_fixed=f)
+            for f in (True, False)
+        ]
         promised, plain = (programme.loss().epsilon(1e-6) for programme in programmes)
         assert promised <= plain
         if promised < plain * (1 - 1e-9):
@@ -134,7 +138,7 @@ def test_a_programme_is_of_one_individual_not_of_two():
     (design,) = plan([month()]).designs
     signal = replace(design.signal, count=make.changed(design.count, unit=Unit(individuals=2)))
     with pytest.raises(ValueError, match="such as one individual added or removed; found"):
-        ts.Programme(designs=(replace(design, signal=signal, scale=1e3),), epsilon=1.0, delta=1e-6)
+        ts.Programme(designs=(replace(design, signal=signal, scale=1e3),), budget=Budget(epsilon=1.0, delta=1e-6))
 
 
 def test_it_reads_back_exactly_and_nothing_else():

@@ -84,10 +84,10 @@ class Plan(NamedTuple):
 
         :raises ValueError: if it was planned with another budget, or does not hold such parts.
         """
-        if (options.epsilon, options.delta) != (programme.epsilon, programme.delta):
-            budget = f"(ε = {programme.epsilon:g}, δ = {programme.delta:g})"
+        budget = programme.budget
+        if (options.epsilon, options.delta) != (budget.epsilon, budget.delta):
             problem = f"epsilon ({options.epsilon:g}) and delta ({options.delta:g}) must be those of its programme"
-            raise ValueError(f"{problem}, {budget}, which hold for all publications in it together; {_CHANGED}")
+            raise ValueError(f"{problem}, {budget:g}, which hold for all publications in it together; {_CHANGED}")
         parts, planned = parts_of(options), [(design.signal, design.sampling) for design in programme.designs]
         cuts = [part.cut(options) for part in (parts[0], parts[-1])]
         first, last = (_asked(Request.of(cut, grid_of(cut)), options) for cut in cuts)
@@ -206,7 +206,7 @@ def programme(options: argparse.Namespace) -> str:
         plans = [plan._replace(ledger=ledger) for plan in plans]
     if options.json:
         return found.to_json()
-    said = [f"Within (ε = {found.epsilon:g}, δ = {found.delta:g}) for {found.unit}, all of it together:"]
+    said = [f"Within {found.budget:g} for {found.unit}, all of it together:"]
     for one, plan, expected in zip(every, plans, errors, strict=True):
         said += ["", *_table(one, plan, expected)]
     end = [f"It is programme {found.identifier[:16]}: every part names it. Publish it, as --json prints it."]
@@ -271,7 +271,7 @@ def _table(options: argparse.Namespace, plan: Plan, errors: list[dict[str, float
     rows = []
     for part, state in zip(parts, states, strict=True):
         designs = plan.designs(part)
-        alone = found.lost(joint_loss([design.loss() for design in designs], adaptive=False))
+        alone = found.budget.spent(joint_loss([design.loss() for design in designs], adaptive=False))
         scales = (f"{design.scale:.4g}" for design in designs)
         expected = [f"{error:.4g}" for of_part in errors[part.number - 1 : part.number] for error in of_part.values()]
         rows.append((str(part.number), part.name, state, *scales, *expected, f"ε = {printed_up(alone)}"))

@@ -13,7 +13,7 @@ import opendp_timeseries as ts
 import opendp_timeseries.reconstruction.smooth  # before anything is spent, as memory may end here
 from opendp_timeseries._files import files_together
 from opendp_timeseries._process import take_buffers
-from opendp_timeseries.accounting.calibrate import large_delta
+from opendp_timeseries.accounting.budget import large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, check_smoothing, chosen, grid_of, read_log

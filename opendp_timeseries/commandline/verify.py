@@ -75,7 +75,7 @@ def _check_place(designs: list[Design], whole: Whole, programme: Programme, reco
     size, rest = divmod(len(programme), whole.parts or 1)
     places = range(0, len(programme), size) if whole.number is None else [(whole.number - 1) * size]
     size = len(designs) if size == 1 else size
-    budget = whole.loss == (programme.budget.first, programme.budget.delta) and whole.measure == programme.view.measure
+    budget = (whole.loss, whole.measure) == (programme.budget.pair, programme.budget.view.measure)
     there = any(Counter(designs) <= Counter(programme.designs[place : place + size]) for place in places)
     if not budget or rest or whole.parts is None or not there:
         raise ValueError(f"record ({record}) says that it is {whole}, and that is not so by the programme itself")

@@ -20,13 +20,13 @@ from typing import Final, NamedTuple, get_type_hints
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
-from opendp_timeseries.accounting.calibrate import Budget
+from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.joint import FilteredLoss, joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.unit import Unit
-from opendp_timeseries.ledger.programme import Programme, check_budget
+from opendp_timeseries.ledger.programme import Programme, fields_with_budget
 from opendp_timeseries.release.documents import population_of
 from opendp_timeseries.release.release import Release
 
@@ -70,42 +70,31 @@ class Standing(NamedTuple):
 class Terms(NamedTuple):
     """The terms of a ledger, fixed when it was created."""
 
-    epsilon: float | None  #: of all releases together
-    delta: float | None  #: of all releases together
+    budget: Budget  #: of all releases together
     unit: Unit  #: the unit of privacy: the change that is a distance of 1 between two logs
     order: float | None  #: of the Rényi divergences of a privacy filter; None if all parameters are fixed in advance
     programme: Programme | None  #: the planned releases
     identifier: str  #: unique to this ledger
-    rho: float | None = None  #: of all releases together, in place of ε and δ
 
     def to_dict(self) -> dict[str, object]:
         """Return the terms as the first entry of the file."""
-        fields = {name: encode(part) for name, part in self._asdict().items() if name != "rho" or part is not None}
-        return {"format": _FORMAT, "version": _VERSION} | fields
+        fields = {name: encode(part) for name, part in self._asdict().items() if name != "budget"}
+        return {"format": _FORMAT, "version": _VERSION, **self.budget.to_dict(), **fields}
 
     @classmethod
     def from_dict(cls, document: object) -> Terms:
         """Read back what :meth:`to_dict` wrote, in any version so far; refuse anything else."""
         return read_versioned(document, _FORMAT, {1: _read_1})
 
-    @property
-    def budget(self) -> Budget:
-        """The budget of all releases together."""
-        return Budget.of(epsilon=self.epsilon, delta=self.delta, rho=self.rho)
-
-    @property
-    def limit(self) -> float:
-        """The largest :meth:`cost` that the budget allows: δ, or ρ."""
-        return self.budget.delta if self.rho is None else self.rho
-
     def cost(self, losses: _Losses) -> float:
         """Return the joint cost of releases: δ at the ε of the budget, or ρ."""
-        return _rho(losses) if self.epsilon is None else _delta(losses, self.order, self.epsilon)
+        epsilon = self.budget.epsilon
+        return _rho(losses) if epsilon is None else _delta(losses, self.order, epsilon)
 
     def standing(self, ran: Counter[Design]) -> Standing:
         """Return the joint cost of the designs that ran, by the bound that applies."""
         plan = self._programme_of(ran)
-        if self.delta is None:  # ρ adds up, however releases are chosen
+        if self.budget.epsilon is None:  # ρ adds up, however releases are chosen
             sets = self._loss_sets(self._with_reserved(ran) if plan is None else ran)
             adaptivity = "fully adaptive" if plan is None else "non-adaptive"
             return Standing(adaptivity, None, self.admits(ran, _TOLERANCE), max(map(_rho, sets), default=0.0))
@@ -115,7 +104,7 @@ class Terms(NamedTuple):
         else:
             adaptivity = "non-adaptive"
             losses = [joint_loss(part, adaptive=not plan.data_fixed) for part in self._loss_sets(ran)]
-        spent = max((loss.epsilon(self.delta) for loss in losses), default=0.0)
+        spent = max((loss.epsilon(self.budget.delta) for loss in losses), default=0.0)
         return Standing(adaptivity, spent, self.admits(ran, _TOLERANCE))
 
     def admits(self, ran: Counter[Design], slack: float = 1.0) -> bool:
@@ -124,7 +113,7 @@ class Terms(NamedTuple):
         if self._programme_of(ran) is not None:
             return True
         sets = self._loss_sets(self._with_reserved(ran))
-        return all(self.cost(part) <= self.limit * slack for part in sets)
+        return all(self.cost(part) <= self.budget.limit * slack for part in sets)
 
     def cost_at(self, ran: Counter[Design], design: Design) -> Callable[[float], float]:
         """Return the joint cost of the designs that ran and one more release, as a function of its scale."""
@@ -136,7 +125,7 @@ class Terms(NamedTuple):
             return max((self.cost((*part, *losses)) for part in past), default=0.0)
 
         fixed = worst(without)
-        if fixed > self.limit:  # at any scale
+        if fixed > self.budget.limit:  # at any scale
             return lambda scale: fixed
         return lambda scale: worst(with_design, replace(design, scale=scale).loss())
 
@@ -172,8 +161,9 @@ class Terms(NamedTuple):
 
 
 def _read_1(document: dict[str, object]) -> Terms:
-    terms = Terms(**fields_of({"rho": None, **document}, "the first entry", get_type_hints(Terms)))
-    check_budget(terms.epsilon, terms.delta, terms.rho)
+    types = get_type_hints(Terms)
+    del types["budget"]
+    terms = Terms(**fields_with_budget(document, "the first entry", types))
     if terms.order is not None:
         check.real("order", terms.order, above=1.0)
     planned = terms.programme

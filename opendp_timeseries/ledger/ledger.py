@@ -14,14 +14,15 @@ from opendp_timeseries._files import check_place, files_together
 from opendp_timeseries._json import encode
 from opendp_timeseries._process import locked
 from opendp_timeseries._tables import html_table, text_table
-from opendp_timeseries.accounting.calibrate import calibrate, large_delta, warn_of_large_delta
+from opendp_timeseries.accounting.budget import Budget, large_delta, warn_of_large_delta
+from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.joint import filter_order
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms
-from opendp_timeseries.ledger.programme import DESIGN_COLUMNS, Programme, check_budget, design_row, view_of_budget
+from opendp_timeseries.ledger.programme import DESIGN_COLUMNS, Programme, design_row
 from opendp_timeseries.plugin.known import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import check_member
 from opendp_timeseries.plugin.subsampled_gaussian import check_room, sample_of
@@ -120,18 +121,18 @@ class Ledger:
             given = epsilon is not None or delta is not None or rho is not None
             if given or parameters_fixed or replaced or period is not None:
                 raise ValueError("programme brings its own budget and unit of privacy: leave out the other parameters")
-            epsilon, delta, rho, unit = programme.epsilon, programme.delta, programme.rho, programme.unit
+            budget, unit = programme.budget, programme.unit
         elif rho is None and (epsilon is None or delta is None):
             raise ValueError("epsilon and delta must be given, or rho: the budget of all releases together")
         else:
-            check_budget(epsilon, delta, rho)
+            budget = Budget.of_several(epsilon=epsilon, delta=delta, rho=rho)
             if rho is not None and parameters_fixed:
                 raise ValueError("parameters_fixed must be left out with rho, which adds up whatever is chosen")
             within = None if period is None and zone is None else Period(period, zone)  # type: ignore[arg-type]
             unit = Unit(replaced=bool(replaced), period=within)
-        warn_of_large_delta(delta, stacklevel=2)
-        order = None if parameters_fixed or epsilon is None or delta is None else filter_order(epsilon, delta)
-        terms = Terms(epsilon, delta, unit, order, programme, secrets.token_hex(16), rho)
+        warn_of_large_delta(budget.delta, stacklevel=2)
+        order = None if parameters_fixed or budget.epsilon is None else filter_order(budget.epsilon, budget.delta)
+        terms = Terms(budget, unit, order, programme, secrets.token_hex(16))
         try:
             with locked(place, _WAIT), files_together([place]) as files:
                 files[place].write(Book.new(terms).chain.file())
@@ -150,19 +151,9 @@ class Ledger:
         return self._read().terms.identifier
 
     @property
-    def epsilon(self) -> float | None:
-        """ε of the budget; None if it is in ρ."""
-        return self._read().terms.epsilon
-
-    @property
-    def delta(self) -> float | None:
-        """δ of the budget; None if it is in ρ."""
-        return self._read().terms.delta
-
-    @property
-    def rho(self) -> float | None:
-        """ρ of the budget; None if it is in ε and δ."""
-        return self._read().terms.rho
+    def budget(self) -> Budget:
+        """The budget of all releases together."""
+        return self._read().terms.budget
 
     @property
     def programme(self) -> Programme | None:
@@ -241,14 +232,14 @@ class Ledger:
                     f"resume: {self._path} has no entry for this measurement; leave out resume to make a new one"
                 )
             return book, entry
-        check_room(view_of_budget(book.terms.budget), designs)
+        check_room(book.terms.budget.view, designs)
         entered = book.with_spent(designs)
         if not entered.terms.admits(entered.ran()):
             standing, terms = entered.standing(), book.terms
             reserved = " and its programme" if terms.programme is not None else ""
-            name, at = "ρ", ""
-            if terms.delta is not None:
-                name, at = "ε", f" at δ = {printed_up(terms.delta, 4)} ({standing.adaptivity})"
+            name, at = terms.budget.symbol, ""
+            if terms.budget.delta > 0:
+                at = f" at δ = {printed_up(terms.budget.delta, 4)} ({standing.adaptivity})"
             raise ValueError(
                 f"this release would exceed the budget of {self._path}: with what is in the ledger{reserved}, it leads"
                 f" to {name} = {printed_up(_amount(standing))}{at}, above {name} = {terms.budget.first:g}; nothing was"
@@ -288,11 +279,11 @@ class Ledger:
         sample = sample_of(sampling_probability, sampling, signal.size)
         design = Design(signal=signal, sampling=sample.sampling, scale=1.0)
         book = self._read()
-        check_room(view_of_budget(book.terms.budget), [design])
+        check_room(book.terms.budget.view, [design])
         book.with_spent([design])  # refuses a release about other individuals
         return calibrate(
             book.terms.cost_at(book.ran(), design),
-            book.terms.limit,
+            book.terms.budget.limit,
             start=signal.influence(1).l2,
             refusal=f"no scale is enough for one more release: the budget of {self._path} is used up",
         )
@@ -341,12 +332,11 @@ class Ledger:
         """Return the ledger as plain Python objects, without the released values."""
         book = self._read()
         standing, terms = book.standing(), book.terms
-        budget, spent = {"rho": terms.rho}, {"rho": standing.rho}
-        if terms.rho is None:
-            budget = {"epsilon": terms.epsilon, "delta": terms.delta}
-            spent = {"epsilon": standing.epsilon, "delta": terms.delta if book.entries else 0.0}
+        spent = {"rho": standing.rho}
+        if standing.rho is None:
+            spent = {"epsilon": standing.epsilon, "delta": terms.budget.delta if book.entries else 0.0}
         return {
-            "budget": budget,
+            "budget": {name: number for name, number in terms.budget.to_dict().items() if number is not None},
             "unit": str(terms.unit),
             "adaptivity": standing.adaptivity,
             **spent,
@@ -472,8 +462,8 @@ def _whole_of_entry(book: Book, number: int, designs: tuple[Design, ...]) -> Who
     """
     terms, size = book.terms, len(designs)
     budget = terms.budget
-    loss, measure = (budget.first, budget.delta), view_of_budget(budget).measure
-    ledger = Whole(kind="ledger", loss=loss, measure=measure, number=number, identifier=terms.identifier)
+    ledger = Whole(kind="ledger", loss=budget.pair, measure=budget.view.measure, number=number)
+    ledger = replace(ledger, identifier=terms.identifier)
     if terms.programme is not None:
         planned = terms.programme.designs
         steps = [size, 1] if len(planned) % size == 0 else [1]
@@ -507,7 +497,7 @@ def _guarantee(book: Book, standing: Standing) -> str:
     terms = book.terms
     if not book.entries:
         return f"nothing has been released about {terms.unit}"
-    loss = view_of_budget(terms.budget).words(((_amount(standing), terms.budget.delta),))
+    loss = terms.budget.view.words(((_amount(standing), terms.budget.delta),))
     assumed = any(design.count.reading.is_assumed for design in book.ran())
     condition = ", assuming the caps of counts made elsewhere" if assumed else ""
     if standing.adaptivity == "adaptive":

@@ -15,9 +15,10 @@ import numpy as np
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
 from opendp_timeseries._tables import html_table, text_table
-from opendp_timeseries.accounting.calibrate import Budget, calibrate, warn_of_large_delta
+from opendp_timeseries.accounting.budget import Budget, warn_of_large_delta
+from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.joint import joint_loss
-from opendp_timeseries.accounting.loss import PrivacyLoss, View
+from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.count import Count
@@ -48,9 +49,7 @@ class Programme:
     react.
 
     :param designs: of the releases, in order.
-    :param epsilon: ε of all releases together.
-    :param delta: δ of all releases together.
-    :param rho: ρ of all releases together, in place of both, if none of them is sampled.
+    :param budget: of all releases together: (ε, δ), or ρ if none of them is sampled.
     :param data_fixed: a promise that later data do not react to earlier releases. Where steps are sampled, it reduces
         the noise of counts that downweight people above the cap (the default), of filtered counts and of stratified
         samples. It changes nothing if every step is kept, nor for unfiltered counts with ``excess="drop"`` whose steps
@@ -59,30 +58,23 @@ class Programme:
     """
 
     designs: tuple[Design, ...]
-    epsilon: float | None = None
-    delta: float | None = None
-    rho: float | None = None
+    budget: Budget
     data_fixed: bool = False
 
     def __post_init__(self) -> None:
-        check_budget(self.epsilon, self.delta, self.rho)
         if len({population_of(design) for design in self.designs}) != 1 or self.unit.individuals != 1:
             units = sorted({design.unit.of(1) for design in self.designs})
             raise ValueError(
                 "releases must be at least one, and all for the same unit of privacy and the same columns, such as one"
                 f" individual added or removed; found {units}"
             )
-        check_room(self.view, self.designs)
-        loss, (limit, delta) = self.loss(), self._pair
-        if self.epsilon is None:
-            within = self.lost(loss) <= limit * _TOLERANCE
-        else:
-            within = loss.delta(limit) <= delta * _TOLERANCE
-        if not within:
-            name, at = ("ρ", "") if self.epsilon is None else ("ε", f" at δ = {delta:g}")
+        budget, loss = self.budget, self.loss()
+        check_room(budget.view, self.designs)
+        if budget.cost(loss) > budget.limit * _TOLERANCE:
+            at = "" if budget.delta == 0 else f" at δ = {budget.delta:g}"
             raise ValueError(
-                f"the releases of the programme have {name} = {printed_up(self.lost(loss))} together{at}, which"
-                f" exceeds its budget of {name} = {limit:g}"
+                f"the releases of the programme have {budget.symbol} = {printed_up(budget.spent(loss))} together{at},"
+                f" which exceeds its budget of {budget.symbol} = {budget.first:g}"
             )
 
     @classmethod
@@ -129,7 +121,7 @@ class Programme:
         >>> quarter.measurement(month("2024-02-01")).map(1)
         (0.55..., 1e-06)
         """
-        check_budget(epsilon, delta, rho)
+        budget = Budget.of_several(epsilon=epsilon, delta=delta, rho=rho)
         warn_of_large_delta(delta, stacklevel=2)
         signals = [signal_of(chain) for chain in chains]
         probabilities = _per_release("sampling_probability", sampling_probability, len(signals))
@@ -146,16 +138,14 @@ class Programme:
         losses = [design.loss() for design in designs]
         factor = calibrate(
             lambda factor: joint_loss(losses, adaptive=not data_fixed, factor=factor),
-            Budget.of(epsilon=epsilon, delta=delta, rho=rho),
+            budget,
             start=1 / min(relative),
         )
         if factor == 0:
             raise ValueError("sampling_probability must keep some step: nothing would be released")
         return cls(
             designs=tuple(replace(design, scale=design.scale * factor) for design in designs),
-            epsilon=epsilon,
-            delta=delta,
-            rho=rho,
+            budget=budget,
             data_fixed=bool(data_fixed),
         )
 
@@ -163,25 +153,6 @@ class Programme:
     def identifier(self) -> str:
         """Digest of the programme."""
         return hashlib.sha256(self.to_json().encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-    @property
-    def budget(self) -> Budget:
-        """The budget of all releases together."""
-        return Budget.of(epsilon=self.epsilon, delta=self.delta, rho=self.rho)
-
-    @property
-    def view(self) -> View:
-        """The view of its loss that each release states."""
-        return view_of_budget(self.budget)
-
-    @property
-    def _pair(self) -> tuple[float, float]:
-        return self.budget.first, self.budget.delta
-
-    def lost(self, loss: PrivacyLoss) -> float:
-        """Return ε at the δ of the budget, or ρ."""
-        ((first, _),) = self.view.points(loss)
-        return first
 
     @property
     def unit(self) -> Unit:
@@ -213,8 +184,8 @@ class Programme:
                 f" {len(numbers)}{where}"
                 + ("; give number=, one of " + ", ".join(map(str, numbers)) if numbers else "")
             )
-        view, position = self.view, numbers[0] if len(numbers) == 1 else None
-        whole = Whole(kind="programme", loss=self._pair, measure=view.measure, number=position, parts=len(self))
+        view, position = self.budget.view, numbers[0] if len(numbers) == 1 else None
+        whole = Whole(kind="programme", loss=self.budget.pair, measure=view.measure, number=position, parts=len(self))
         whole = replace(whole, identifier=self.identifier)
         domain, metric = chain.output_space
         return chain >> make_part(domain, metric, self.designs[numbers[0] - 1], view, whole)
@@ -271,16 +242,16 @@ class Programme:
         return f"{title}\n{text_table(header, rows)}"
 
     def _rows(self, **assumed: object) -> tuple[str, list[str], list[list[str]]]:
-        header, name = ["release", *DESIGN_COLUMNS, "alone"], "ρ" if self.epsilon is None else "ε"
+        header, budget = ["release", *DESIGN_COLUMNS, "alone"], self.budget
         rows = [
-            [str(k), *design_row(design), f"{name} = {printed_up(self.lost(design.loss()))}"]
+            [str(k), *design_row(design), f"{budget.symbol} = {printed_up(budget.spent(design.loss()))}"]
             for k, design in enumerate(self.designs, 1)
         ]
         if assumed:
             header += ["error, interpolated", "smoothed"]
             for row, error in zip(rows, self.expected_errors(**assumed), strict=True):
                 row += [f"{(error.noise**2 + error.bias**2) ** 0.5:.4g}", f"{error.smoothed:.4g}"]
-        title = f"{len(self)} releases within {self.budget:g} for {self.unit}"
+        title = f"{len(self)} releases within {budget:g} for {self.unit}"
         return title, header, rows
 
     def __repr__(self) -> str:
@@ -292,9 +263,13 @@ class Programme:
 
     def to_dict(self) -> dict[str, object]:
         """Return the programme as plain Python objects, ready for ``json.dumps``."""
-        numbers = {name: getattr(self, name) for name in ("epsilon", "delta", "data_fixed")}
-        numbers |= {} if self.rho is None else {"rho": self.rho}
-        return {"format": _FORMAT, "version": 1, **numbers, "releases": [design.to_dict() for design in self.designs]}
+        return {
+            "format": _FORMAT,
+            "version": 1,
+            **self.budget.to_dict(),
+            "data_fixed": self.data_fixed,
+            "releases": [design.to_dict() for design in self.designs],
+        }
 
     def to_json(self) -> str:
         """Return the programme as one JSON document; floats are written so that they read back exactly."""
@@ -315,31 +290,19 @@ class Programme:
 
 
 def _read_1(document: dict[str, object]) -> Programme:
-    fields = fields_of({"rho": None, **document}, "programme", _FIELDS)
+    fields = fields_with_budget(document, "programme", {"data_fixed": bool, "releases": tuple[Design, ...]})
     check_extent(design.known for design in fields["releases"])
     return Programme(designs=fields.pop("releases"), **fields)
 
 
-_FIELDS: Final[dict[str, object]] = {
-    **dict.fromkeys(("epsilon", "delta", "rho"), float | None),
-    "data_fixed": bool,
-    "releases": tuple[Design, ...],
-}
+_BUDGET: Final[dict[str, object]] = dict.fromkeys(("epsilon", "delta", "rho"), float | None)
 
 
-def check_budget(epsilon: float | None, delta: float | None, rho: float | None) -> Budget:
-    """Return a budget for several releases, in (ε, δ) or in ρ; refuse zero, or both."""
-    if rho is not None and (epsilon, delta) != (None, None):
-        raise ValueError("rho replaces epsilon and delta, for releases that keep every step; leave those out")
-    for name, value in (("epsilon", epsilon), ("rho", rho)):
-        if value is not None:
-            check.real(name, value, above=0.0)
-    return Budget.of(epsilon=epsilon, delta=delta, rho=rho)
-
-
-def view_of_budget(budget: Budget) -> View:
-    """Return the view of their loss that releases within a budget state."""
-    return View.of(budget.delta, concentrated=budget.epsilon is None)
+def fields_with_budget(document: dict[str, object], name: str, types: dict[str, object]) -> dict[str, Any]:
+    """Return the fields of a document, with its budget in place of ε, δ and ρ."""
+    fields = fields_of({"rho": None, **document}, name, _BUDGET | types)
+    budget = Budget.of_several(**{part: fields.pop(part) for part in _BUDGET})
+    return {"budget": budget, **fields}
 
 
 def _per_release(name: str, value: float | Sequence[float], count: int) -> list[float]:

@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._tables import html_table, text_table
-from opendp_timeseries.accounting.calibrate import Budget, calibrate, large_delta
+from opendp_timeseries.accounting.budget import Budget, large_delta
+from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.counting.progress import tell
 from opendp_timeseries.design.count import Count

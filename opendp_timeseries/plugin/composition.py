@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting import joint
-from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.budget import Budget
+from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.loss import PrivacyLoss, View
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.design.design import Design

@@ -25,7 +25,7 @@ from opendp.context import PartialChain
 from opendp.mod import LazyFrameDomain, OdometerQueryable, UnknownTypeException
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.calibrate import Budget
+from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED
 from opendp_timeseries.accounting.rounding import down_fraction
 from opendp_timeseries.design.reading import Source

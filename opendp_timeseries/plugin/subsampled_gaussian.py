@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._process import processors
-from opendp_timeseries.accounting.calibrate import Budget, calibrate, warn_of_large_delta
+from opendp_timeseries.accounting.budget import Budget, warn_of_large_delta
+from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED, PROFILE, RENYI, PrivacyLoss, View
 from opendp_timeseries.accounting.rounding import up

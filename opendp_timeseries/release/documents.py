@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
-from opendp_timeseries.accounting.calibrate import warn_of_large_delta
+from opendp_timeseries.accounting.budget import warn_of_large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import Points, View
 from opendp_timeseries.design.design import Design

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.budget import Budget
+from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.conversions import order_cost, renyi_to_delta
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.accounting.joint import FilteredLoss, filter_order, joint_loss

@@ -12,7 +12,8 @@ import pytest
 
 from opendp_timeseries.accounting import joint
 from opendp_timeseries.accounting import loss as loss_module
-from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.budget import Budget
+from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.conversions import delta_from_renyi
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence

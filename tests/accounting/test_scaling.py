@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from opendp_timeseries import Influence, TimeGrid
-from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.budget import Budget
+from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Reach, count_influence, tiers_influence
 from opendp_timeseries.accounting.subsampled import extremal_law

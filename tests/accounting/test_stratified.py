@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from opendp_timeseries.accounting import sampling, subsampled
-from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.budget import Budget
+from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.accounting.joint import joint_loss

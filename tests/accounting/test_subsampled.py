@@ -18,7 +18,8 @@ from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 
 from opendp_timeseries.accounting import laws, loss, subsampled
-from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.budget import Budget
+from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.conversions import delta_from_renyi
 from opendp_timeseries.accounting.gaussian import gaussian_delta, inflection
 from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence

@@ -15,7 +15,8 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting import subsampled
-from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.budget import Budget
+from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
 

@@ -891,8 +891,8 @@ def test_several_publications_share_one_budget(tmp_path, monkeypatch, capsys):
     planned = capsys.readouterr().out
     (tmp_path / "planned.json").write_text(planned)
     programme = ts.Programme.from_json(planned)
-    assert (len(programme), programme.epsilon) == (9, 2.0)  # of three months: hours; days, and people
-    assert programme.lost(programme.loss()) == pytest.approx(2.0, rel=1e-6)
+    assert (len(programme), programme.budget.epsilon) == (9, 2.0)  # of three months: hours; days, and people
+    assert programme.budget.spent(programme.loss()) == pytest.approx(2.0, rel=1e-6)
     assert main([*both, "days.toml", "--new"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert (
