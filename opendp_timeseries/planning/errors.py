@@ -97,14 +97,15 @@ def error_at_tiers(signal: SignalModel, count: Count, scale: float, participatio
 
     :param signal: of a key.
     :param count: in tiers of activity.
-    :param participation: how often people come; only the shares of its counts matter.
+    :param participation: in how many steps people come, with the signal's ``usual`` in each; only the shares of its
+        counts matter.
     """
     if count.tiers is None:
         raise ValueError("count must have tiers of activity")
     ends, integer_weights = count.tiers.table(count.tiers.last(count.reading))
-    activity = _Activity(
-        ends, integer_weights / 2**RESOLUTION_BITS, participation.by_often(ends), Prior.of(count.reading.step_cap)
-    )
+    # Whoever comes in so many usual steps is in fewer, or more, of the typical ones that ends are in.
+    often = participation.by_often(np.float64((count.tiers.typical / signal.usual) ** 2) * ends)
+    activity = _Activity(ends, integer_weights / 2**RESOLUTION_BITS, often, Prior.of(count.reading.step_cap))
     keys = count.panel or ()
     if len(keys) < 2:
         scale *= _noise_factor(count.reading, 0)

@@ -219,7 +219,7 @@ class Participation:
         numbers = [_weighted_integers(low + 1, high) for low, high in itertools.pairwise(edges)]
         return [(n, w / w.sum()) for n, w in numbers]
 
-    def by_often(self, ends: NDArray[np.int64]) -> Array:
+    def by_often(self, ends: Array) -> Array:
         """Return the counts by how often their individuals come: the k-th is of those in up to ``ends[k]`` steps."""
         counts = np.zeros(len(ends))
         for people, (n, w) in zip(self.individuals, self._bins, strict=True):

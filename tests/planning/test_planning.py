@@ -18,9 +18,9 @@ from opendp_timeseries.counting.progress import heard
 from opendp_timeseries.planning import errors, plan
 from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
-from opendp_timeseries.plugin.known import stated_designs
+from opendp_timeseries.plugin.known import signal_of, stated_designs
+from opendp_timeseries.reconstruction.levels import Prior, panel
 from opendp_timeseries.reconstruction.levels import level as level_of
-from opendp_timeseries.reconstruction.levels import panel
 from tests.oracles import planning as oracle
 
 GRID = ts.TimeGrid(size=60)
@@ -80,6 +80,24 @@ def test_errors_at_tiers_are_those_of_dense_matrices():
     # The broken variants: the level taken to be known, and noise forgotten.
     assert found.smoothed**2 > 1.1 * best
     assert errors.error_at_tiers(signal, count, scale / 2, often).smoothed < 0.9 * found.smoothed
+
+
+def test_who_has_one_event_in_each_step_weighs_by_squares_of_events_and_not_by_typical_steps():
+    """As in the count: 160 events in as many steps are ten steps of a typical four, so that the first tier is full."""
+    signal = described_signal(200, level=9.0, season_amplitudes={12: 5.0}, deviation=3.0, time_scale=7.0)
+    space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    count = space >> ts.then_participation_count(
+        ts.TimeGrid(size=200), step_cap=8, tiers=ts.Tiers(ends=(10, 100), typical=4)
+    )
+    log = {"id": np.zeros(160, dtype=np.int64), "step": np.arange(160)}
+    weights = np.reshape(count(log), (3, 200))[:, :1].T
+    design = signal_of(count).count
+    found = errors.error_at_tiers(signal, design, 50.0, ts.Participation([0, 0, 1], 160, 0.0, [1, 159]))
+    rate = signal.covariance - 9.0 * (np.arange(200) == 0)
+    best = oracle.error_of_best_at_scales(rate, 9.0, np.ones(1), weights, 50.0)
+    table = design.tiers.table(design.tiers.last(design.reading))
+    level = level_of(9.0 * weights[0] / 50, table.ends, table.weights / 2**16 / 50, 200**-0.5, prior=Prior.of(8))
+    assert found.smoothed**2 == pytest.approx(best + level.variance, rel=1e-9)
 
 
 def test_errors_at_places_are_those_of_dense_matrices():
