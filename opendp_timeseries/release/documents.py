@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -143,21 +143,38 @@ def _verify(releases: Sequence[Release]) -> None:
 
     That loss is a lower bound: of releases fixed in advance, whose data do not react.
     """
-    parts: dict[tuple[Whole, int, tuple[int, int] | None], list[Release]] = {}
+    parts: dict[tuple[object, int, tuple[int, int] | None], dict[Release, None]] = {}
     for release in releases:
         release.verify()
-        if (whole := release.stated.whole) is not None:
-            # With a unit within a period, the parts that cover the same period add up.
-            span = None if release.design.unit.replaced else release.design.count.reading.period_span
-            parts.setdefault((replace(whole, number=None, digest=None), release.stated.distance, span), []).append(
-                release
-            )
-    for (whole, distance, _), members in parts.items():
-        # Contexts or compositions may be equal: only a complete set of numbers shows that parts are of the same one.
-        numbers = sorted(release.stated.whole.number or 0 for release in members if release.stated.whole is not None)
-        if whole.identifier is not None or (len(numbers) == whole.parts and numbers == [*range(1, len(numbers) + 1)]):
-            losses = [release.design.loss(distance) for release in members]
-            check_whole(whole, joint_loss(losses, adaptive=False), "its parts together give")
+        # With a unit within a period, the parts that cover the same period add up.
+        span = None if release.design.unit.replaced else release.design.count.reading.period_span
+        for name in _names_of_whole(release):
+            parts.setdefault((name, release.stated.distance, span), {})[release] = None
+    for members in dict.fromkeys(tuple(some) for (name, *_), some in parts.items() if _is_one_whole(name, some)):
+        joint = joint_loss([release.design.loss(release.stated.distance) for release in members], adaptive=False)
+        wholes = (release.stated.whole for release in members)
+        for whole in {(whole.loss, whole.measure): whole for whole in wholes if whole is not None}.values():
+            check_whole(whole, joint, "its parts together give")
+
+
+def _names_of_whole(release: Release) -> list[object]:
+    """Return by what the parts of one whole are known; what they say of it may differ where it is wrong."""
+    if (whole := release.stated.whole) is None:
+        return []
+    if whole.identifier is not None:
+        return [(whole.kind, whole.identifier)]
+    names: list[object] = [
+        name for name in dict.fromkeys((release.composition, release.invocation)) if name is not None
+    ]
+    return names if whole.kind == "composition" and names else [*names, replace(whole, number=None)]
+
+
+def _is_one_whole(name: object, members: Iterable[Release]) -> bool:
+    """Whether parts are of the same whole: equal Contexts or compositions are so where their numbers are complete."""
+    if not isinstance(name, Whole):
+        return True
+    parts = {(one.stated.whole and one.stated.whole.number, one.composition or id(one)) for one in members}
+    return len(parts) == name.parts and {number for number, _ in parts} == {*range(1, len(parts) + 1)}
 
 
 def joint_guarantee(releases: Sequence[Release]) -> str:

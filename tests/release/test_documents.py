@@ -230,10 +230,10 @@ def test_the_sentence_of_a_document_has_its_numbers(tmp_path):
     refuses("guarantee \\('nothing is lost'\\)", ts.read_releases, json.dumps(document))
 
 
-def lying(release, **whole):
+def lying(release, claim=None, **whole):
     """The record of a release, which says something else of its whole."""
     document = release.to_dict()
-    document["statement"]["whole"] |= whole
+    document["statement"]["whole"] |= whole | (claim or {})
     return document | {"guarantee": ts.Release.from_dict(document).guarantee()}
 
 
@@ -256,10 +256,48 @@ def test_a_whole_is_not_below_its_part(view):
     false = [ts.Release.from_dict(document) for document in documents]
     assert all(release.verify() for release in false)
     refuses(r"^loss of the whole .* is stated, but its parts together give", ts.write_releases, false, in_advance=True)
-    # Of another draw of an equal composition, nothing is known.
-    assert ts.write_releases([false[0], false[0]])
+    # The same part again loses nothing more, and of parts of two equal compositions nothing is known.
+    other = ts.Release.from_dict(lying(ts.make_composition(parts, **view)(LOG)[1], loss=less))
+    assert all(ts.write_releases([false[0], one]) for one in (false[0], other))
     # However many parts a whole is said to have, this takes no memory.
     assert ts.write_releases([ts.Release.from_dict(lying(release, parts=10**100)) for release in releases])
+
+
+SAID = [{}, {"number": None}, {"number": 1}, {"parts": 9}, {"loss": 1.001}]
+NAMED = [{}, {"kind": "ledger", "identifier": "ab"}, {"kind": "programme", "identifier": "ab"}]
+
+
+@pytest.mark.parametrize("named", NAMED)
+@pytest.mark.parametrize("said", SAID)
+def test_parts_that_say_otherwise_of_their_whole_are_of_it(named, said):
+    releases = ts.make_composition([behind(count(), scale, delta=1e-6) for scale in (3.0, 9.0)], delta=1e-6)(LOG)
+    first, second = releases[0].stated.whole.loss
+    for share, error in ((1.0, None), (0.999, "its parts together give")):
+        losses = [[first * share * more, second] for more in (1.0, said.get("loss", 1.0))]
+        claims = [named | {"loss": losses[0]}, named | said | {"loss": losses[1]}]
+        claimed = [ts.Release.from_dict(lying(*each)) for each in zip(releases, claims, strict=True)]
+        if error is None:
+            assert ts.write_releases(claimed, in_advance=True)
+        else:
+            refuses(error, ts.write_releases, claimed, in_advance=True)
+
+
+def test_shares_of_a_context_are_of_it_whatever_they_are_spent_on():
+    domain, metric = behind(count()).input_space
+    context = ts.compositor(LOG, (metric, 1), dp.loss_of(epsilon=4.0, delta=1e-5), split_evenly_over=2, domain=domain)
+    releases = [
+        *context.query().composition([behind(count())] * 2).release(),
+        context.query().composition([behind(count())]).release()[0],
+    ]
+    assert [release.stated.whole.number for release in releases] == [1, 1, 2]
+    assert ts.write_releases(releases)
+    least = joint_loss([release.design.loss() for release in releases], adaptive=False).epsilon_delta(1e-5)[0]
+    for share, chosen in ((1.001, releases), (0.999, releases), (0.999, releases[1:])):
+        claimed = [ts.Release.from_dict(lying(release, loss=[least * share, 1e-5])) for release in chosen]
+        if share > 1 or len(chosen) < 3:
+            assert ts.write_releases(claimed)
+        else:
+            refuses("its parts together give", ts.write_releases, claimed)
 
 
 def test_a_document_names_what_it_cannot_show():
