@@ -94,6 +94,8 @@ class Made(NamedTuple):
         joint = joint_loss([release.design.loss() for release in self.releases], adaptive=False)
         stated, whole = first.stated, first.stated.whole
         whole = None if whole is None or whole.kind == "composition" else whole
+        if whole is not None and any(one.stated.whole != whole for one in self.releases):
+            whole = replace(whole, number=None)  # each has its own
         return replace(first, statement=replace(stated, loss=stated.view.points(joint), whole=whole))
 
 

@@ -69,12 +69,10 @@ def _verified(record: Path, published: Path | None) -> str:
 def _check_place(designs: list[Design], whole: Whole, programme: Programme, record: Path) -> None:
     """Refuse releases that say of their programme what is not so: its budget, or which part of how many they are.
 
-    Parts are of one size, a composition of several designs or each design by itself; in a programme of several
-    publications, the first design of a composition gives its number.
+    Parts are of one size, a composition of several designs or each design by itself.
     """
     size, rest = divmod(len(programme), whole.parts or 1)
     places = range(0, len(programme), size) if whole.number is None else [(whole.number - 1) * size]
-    size = len(designs) if size == 1 else size
     budget = (whole.loss, whole.measure) == (programme.budget.pair, programme.budget.view.measure)
     there = any(Counter(designs) <= Counter(programme.designs[place : place + size]) for place in places)
     if not budget or rest or whole.parts is None or not there:

@@ -209,8 +209,8 @@ class Ledger:
                 self._write(book, self._guard(before, check_lock))
                 output = measurement(data)
                 releases = _check_releases(output, designs)
-                whole = _whole_of_entry(book, entry.number, designs)
-                statements = [Statement(view=view, whole=whole) for view in views]
+                wholes = _wholes_of_entry(book, entry.number, designs)
+                statements = [Statement(view=view, whole=whole) for view, whole in zip(views, wholes, strict=True)]
                 releases = [replace(r, statement=statement) for r, statement in zip(releases, statements, strict=True)]
                 files[self._path].write(book.with_released(entry.number, releases).chain.file())
         return releases if isinstance(output, list) else releases[0]
@@ -314,12 +314,15 @@ class Ledger:
                 )
             for release in recorded:
                 release.verify()
-            self._check_wholes(_whole_of_entry(book, entry.number, entry.designs), digests, entry.number, recorded)
+            wholes = _wholes_of_entry(book, entry.number, entry.designs) if recorded else []
+            self._check_wholes(wholes, digests, entry.number, recorded)
         return book.standing()
 
-    def _check_wholes(self, right: Whole, digests: set[str], entry: int, releases: Sequence[Release]) -> None:
+    def _check_wholes(
+        self, wholes: Sequence[Whole], digests: set[str], entry: int, releases: Sequence[Release]
+    ) -> None:
         """Refuse releases whose statements about this ledger are wrong; those about other wholes are not checked."""
-        for whole in (release.stated.whole for release in releases):
+        for right, whole in zip(wholes, (release.stated.whole for release in releases), strict=True):
             if whole is None or whole.kind != "ledger" or whole.identifier != right.identifier:
                 continue
             # Ledgers of the first draft number all entries alike, planned or not.
@@ -455,24 +458,31 @@ def _flatten(output: object) -> list[object]:
     return [item for part in output for item in _flatten(part)] if isinstance(output, (list, tuple)) else [output]
 
 
-def _whole_of_entry(book: Book, number: int, designs: tuple[Design, ...]) -> Whole:
-    """Return what an entry belongs to: the programme, if its designs stand there once; else the ledger.
+def _wholes_of_entry(book: Book, number: int, designs: tuple[Design, ...]) -> list[Whole]:
+    """Return what each release of an entry belongs to: the programme, if its designs stand there once; else the ledger.
 
-    Parts of a programme that are all of one size are numbered; in one of several publications, the first releases are.
+    Parts of a programme that are all of the size of the entry are numbered; of uneven parts, each release is.
     """
     terms, size = book.terms, len(designs)
     budget = terms.budget
-    ledger = Whole(kind="ledger", loss=budget.pair, measure=budget.view.measure, number=number)
-    ledger = replace(ledger, identifier=terms.identifier)
+    ledger = Whole(
+        kind="ledger",
+        loss=budget.pair,
+        measure=budget.view.measure,
+        number=number,
+        identifier=terms.identifier,
+        digest=book.chain.digest,
+    )
     if terms.programme is not None:
         planned = terms.programme.designs
         steps = [size, 1] if len(planned) % size == 0 else [1]
         found = ([k for k in range(0, len(planned), step) if planned[k : k + size] == designs] for step in steps)
         step, places = next(((step, at) for step, at in zip(steps, found, strict=True) if len(at) == 1), (1, []))
         if places:
-            number, parts = places[0] // step + 1, len(planned) // step
-            ledger = replace(ledger, number=number, parts=parts, programme=terms.programme.identifier)
-    return replace(ledger, digest=book.chain.digest)
+            parts, name = len(planned) // step, terms.programme.identifier
+            numbers = (place // step + 1 for place in range(places[0], places[0] + size))
+            return [replace(ledger, number=number, parts=parts, programme=name) for number in numbers]
+    return [ledger] * size
 
 
 def _paying_entry(book: Book, designs: tuple[Design, ...]) -> Entry | None:

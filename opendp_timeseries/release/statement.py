@@ -19,9 +19,9 @@ class Whole:
     :param kind: ``"composition"``, ``"context"``, ``"programme"`` or ``"ledger"``.
     :param loss: (ε, δ), or (ρ, δ′), of the whole.
     :param measure: the measure of that loss, as in :class:`~opendp_timeseries.accounting.loss.View`.
-    :param number: of this release, or of its entry in a ledger, from 1; of an entry for the ledger's programme, its
-        number there.
-    :param parts: number of releases of the whole, if fixed; for a ledger, of its programme.
+    :param number: of this release, or of its entry in a ledger, from 1; for the ledger's programme, its number there.
+    :param parts: number of releases of the whole, if fixed; for a ledger, of its programme. Of a programme of parts of
+        several releases each, these are numbered.
     :param identifier: of the ledger or the programme.
     :param digest: of the ledger with this entry, so that the removal of an entry is noticed.
     :param programme: identifier of the ledger's programme, if the entry is for it.

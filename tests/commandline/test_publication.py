@@ -865,6 +865,12 @@ SHARED = """--file trips-{part}.csv --identifier card --time started --start 202
 --zone Europe/London --every 1mo --ledger city.ledger --epsilon 2 --delta 1e-6 --figure none"""
 
 
+def renumbered(release, number):
+    """A release that says that it has another number."""
+    whole = replace(release.stated.whole, number=number)
+    return replace(release, statement=replace(release.stated, whole=whole))
+
+
 def test_several_publications_share_one_budget(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     export(tmp_path, 300, stations(3), cards=100)
@@ -909,6 +915,13 @@ def test_several_publications_share_one_budget(tmp_path, monkeypatch, capsys):
         assert f"release {at} in programme {programme.identifier[:16]}" in " ".join(capsys.readouterr().out.split())
         records = ts.read_releases((tmp_path / f"{name}-2024-03.json").read_text())
         wholes |= {(one.stated.whole.loss, one.stated.whole.planned) for one in records}
+        for number, one in enumerate(records, int(at[0])):  # each may be published alone
+            (tmp_path / "alone.json").write_text(one.to_json())
+            assert main(["verify", "alone.json", "--programme", "planned.json"]) == 0
+            assert f"release {number} of 9 in programme" in " ".join(capsys.readouterr().out.split())
+            (tmp_path / "alone.json").write_text(renumbered(one, number % 9 + 1).to_json())
+            assert main(["verify", "alone.json", "--programme", "planned.json"]) == 2
+            assert "and that is not so by the programme itself" in refusal(capsys)
     assert wholes == {((2.0, 1e-6), programme.identifier)}
     assert main(["programme", *both[1:], "days.toml"]) == 0
     assert " ".join(capsys.readouterr().out.split()).count("Left: 2 of 3; next is part 2, 2024-04.") == 2
