@@ -494,7 +494,11 @@ def test_a_release_is_not_lost_for_its_smoothing(log_file, tmp_path, capsys, mon
 
     monkeypatch.setattr(ts, "smooth", failing)
     assert main(arguments(log_file, tmp_path / "out", "--season", "24")) == 0
-    assert "Made by linear interpolation" in " ".join(capsys.readouterr().out.split())
+    captured = capsys.readouterr()
+    assert "Made by linear interpolation" in " ".join(captured.out.split())
+    lost = "Nothing of the release is lost."
+    said = f"The smoother failed (MemoryError): the series are interpolated, with wider intervals. {lost}\n"
+    assert captured.err == said
     assert len(released(tmp_path / "out.csv")) == 48
 
 

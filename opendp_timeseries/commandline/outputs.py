@@ -21,6 +21,7 @@ import opendp_timeseries as ts
 from opendp_timeseries._files import check_place, write_file
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.commandline.datapackage import data_package
+from opendp_timeseries.commandline.waiting import say
 from opendp_timeseries.grid import PERIODS
 from opendp_timeseries.reconstruction.captions import tiers_of
 from opendp_timeseries.reconstruction.contents import contents_of, instants_as_text, offsets_as_text
@@ -177,10 +178,13 @@ def reconstructed(releases: Sequence[ts.Release], levels: int, options: argparse
     try:
         alone = len(counts) == 1 and counts[0].design.count.reading.grouping is None
         series = [ts.smooth(counts[0], **how)] if alone else list(ts.smooth(counts, **how))
-    except Exception:  # whatever it is, the release must not be lost for it
+    except Exception as error:  # whatever it is, the release must not be lost for it
+        _say_instead(error, "The smoother", "the series are interpolated, with wider intervals")
         series = [ts.interpolate(one) for one in counts]
-        with contextlib.suppress(Exception):
-            series = list(ts.reconcile(*series))
+        try:
+            series = list(ts.reconcile(*series)) if len(series) > 1 else series
+        except Exception as error:
+            _say_instead(error, "Reconciliation", "series and totals do not add up")
     return Made(tuple(releases), series[0], tuple(series[:0:-1]), tuple(map(_series_of_individuals, people)))
 
 
@@ -190,8 +194,16 @@ def _series_of_individuals(release: ts.Release) -> ts.Series:
         return ts.interpolate(release)
     try:
         return ts.smooth(release)
-    except Exception:  # as above
+    except Exception as error:  # as above
+        _say_instead(
+            error, "The smoother", "numbers of individuals are those of the last tier alone, with wider intervals"
+        )
         return ts.interpolate(last_tier(release))
+
+
+def _say_instead(error: Exception, what: str, instead: str) -> None:
+    """Say that something failed which had nothing but releases to go by, and what is written instead."""
+    say(f"{what} failed ({type(error).__name__}): {instead}. Nothing of the release is lost.")
 
 
 def _documents(options: argparse.Namespace) -> dict[str, bool]:

@@ -13,12 +13,13 @@ import tomllib
 from dataclasses import replace
 
 import numpy as np
+import opendp.prelude as dp
 import pytest
 import scipy.stats
 
 import opendp_timeseries as ts
 from opendp_timeseries.__main__ import main
-from opendp_timeseries.commandline import inputs, publication, release
+from opendp_timeseries.commandline import inputs, outputs, publication, release
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.commandline.words import TABLES, WORDS
 from opendp_timeseries.reconstruction.everybody import last_tier
@@ -257,11 +258,25 @@ def test_a_release_is_not_lost_for_its_smoothing(city, capsys, monkeypatch):
     monkeypatch.setattr(ts, "reconcile", failing)
     changed(city, "#page = true", "page = false")
     assert main(["release", "publication.toml"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    captured = capsys.readouterr()
+    said = " ".join(captured.out.split())
+    assert "The smoother failed (MemoryError): the series are interpolated" in captured.err
+    assert "Reconciliation failed (MemoryError): series and totals do not add up" in captured.err
     assert "city, north, south and 1 more: made by linear interpolation, from noisy values at every step" in said
     assert "reconciled" not in said
     assert {row["key"] for row in rows_of(city / "release-2024-03.csv")} >= {"city", "station 0"}
     assert not (city / "release-2024-03.html").exists()
+
+
+def test_numbers_of_individuals_are_not_lost_for_the_smoother(capsys, monkeypatch):
+    space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    count = space >> ts.then_individual_count(by="site", keys=[0, 1, 2, 3])
+    made = count >> ts.then_subsampled_gaussian(9.0, sampling_probability=1.0, delta=1e-6)
+    release = made({name: np.arange(9) % 4 for name in ("id", "step", "site")})
+    monkeypatch.setattr(ts, "smooth", lambda release: 1 / 0)
+    assert np.array_equal(outputs._series_of_individuals(release).values, ts.interpolate(last_tier(release)).values)
+    said = "The smoother failed (ZeroDivisionError): numbers of individuals are those of the last tier alone"
+    assert capsys.readouterr().err.startswith(said)
 
 
 @pytest.mark.long
