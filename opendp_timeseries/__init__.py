@@ -61,6 +61,7 @@ from opendp_timeseries.release.release import Release
 
 if TYPE_CHECKING:
     from opendp_timeseries.reconstruction.interpolate import interpolate
+    from opendp_timeseries.reconstruction.means import means
     from opendp_timeseries.reconstruction.plot import plot, plot_panel
     from opendp_timeseries.reconstruction.reconcile import reconcile
     from opendp_timeseries.reconstruction.series import Series
@@ -71,6 +72,7 @@ __version__ = "0.1.0"
 #: What follows a release registers nothing with OpenDP, and needs most of SciPy: it is imported when it is asked for.
 _LATER = {
     "interpolate": "reconstruction.interpolate",
+    "means": "reconstruction.means",
     "plot": "reconstruction.plot",
     "plot_panel": "reconstruction.plot",
     "reconcile": "reconstruction.reconcile",
@@ -100,7 +102,7 @@ __all__ += ["make_circulant_filter", "then_circulant_filter", "FilterWithoutGapW
 __all__ += ["make_lp_distance", "then_lp_distance"]
 __all__ += ["make_subsampled_gaussian", "then_subsampled_gaussian", "LargeDeltaWarning", "least_scale"]
 __all__ += ["make_composition", "then_composition", "least_factor", "loss_over_periods"]
-__all__ += ["Release", "interpolate", "smooth", "reconcile", "Series", "plot", "plot_panel"]
+__all__ += ["Release", "interpolate", "smooth", "reconcile", "means", "Series", "plot", "plot_panel"]
 __all__ += ["read_releases", "write_releases", "Participation", "plan", "Programme", "Ledger"]
 __all__ += ["make_zCDP_to_renyiDP", "make_renyiDP_to_approxDP", "privacy_loss_distribution"]
 __all__ += ["compositor", "split_budget"]

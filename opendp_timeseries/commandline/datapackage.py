@@ -11,6 +11,7 @@ _COLUMNS: Final = {
     "key": ("string", "the place, or whatever else tells the series apart; empty for all of them"),
     "step_start": ("datetime", "start of the step, with its offset from UTC"),
     "private_count": ("number", "estimate from noisy numbers"),
+    "mean": ("number", "estimate of a mean, from noisy sums and numbers"),
     "individuals": ("number", "how many individuals there are, from a noisy number"),
     "low": ("number", "lower end of the interval"),
     "high": ("number", "upper end of the interval"),
@@ -19,10 +20,13 @@ _COLUMNS: Final = {
 }
 _NAMES: Final = {
     ".csv": "series",
+    "-means.csv": "means",
     "-people.csv": "individuals",
     ".json": "record",
     ".html": "page",
     ".xlsx": "workbook",
+    "-means.html": "page-of-means",
+    "-means.xlsx": "workbook-of-means",
 }
 
 

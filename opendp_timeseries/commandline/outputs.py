@@ -23,8 +23,8 @@ from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.commandline.datapackage import data_package
 from opendp_timeseries.commandline.waiting import say
 from opendp_timeseries.grid import PERIODS
-from opendp_timeseries.reconstruction.captions import tiers_of
-from opendp_timeseries.reconstruction.contents import contents_of, instants_as_text, offsets_as_text
+from opendp_timeseries.reconstruction.captions import draws_noisy
+from opendp_timeseries.reconstruction.contents import Contents, contents_of, instants_as_text, offsets_as_text
 from opendp_timeseries.reconstruction.digits import digits_for
 from opendp_timeseries.reconstruction.everybody import last_tier
 from opendp_timeseries.reconstruction.frames import known_interval
@@ -34,6 +34,7 @@ from opendp_timeseries.reconstruction.spreadsheet import csv_of, workbook_of
 from opendp_timeseries.reconstruction.svg import drawing
 
 _COLUMNS: Final = ("step_start", "private_count", "low", "high", "kept")
+_OF_MEANS: Final = ("step_start", "mean", "low", "high", "kept")
 _OF_PEOPLE: Final = ("key", "individuals", "low", "high", "people_cap")
 
 
@@ -52,6 +53,7 @@ _RECORD: Final = b'{"format": "opendp_timeseries'
 _MARKS: Final[dict[str, tuple[tuple[bytes, ...], bytes]]] = {
     ".csv": (_beginnings(_COLUMNS, ("key", *_COLUMNS)), b""),
     "-people.csv": (_beginnings(_OF_PEOPLE), b""),
+    "-means.csv": (_beginnings(_OF_MEANS, ("key", *_OF_MEANS)), b""),
     ".json": (
         (_RECORD + b' release", ', _RECORD + b' releases", "version": 1, "guarantee": '),
         b"",
@@ -60,8 +62,10 @@ _MARKS: Final[dict[str, tuple[tuple[bytes, ...], bytes]]] = {
     ".svg": ((b"<?xml",), b"<dc:title>opendp_timeseries</dc:title>"),
     ".pdf": ((b"%PDF-",), b"/Creator (opendp_timeseries)"),
     "-datapackage.json": ((b'{"profile": "data-package"',), b"opendp_timeseries"),
-    ".html": ((b"<!doctype html>",), b'<meta name="generator" content="opendp_timeseries '),
-    ".xlsx": ((b"PK",), b"<dc:creator>opendp_timeseries</dc:creator>"),
+    **dict.fromkeys(
+        (".html", "-means.html"), ((b"<!doctype html>",), b'<meta name="generator" content="opendp_timeseries ')
+    ),
+    **dict.fromkeys((".xlsx", "-means.xlsx"), ((b"PK",), b"<dc:creator>opendp_timeseries</dc:creator>")),
 }
 _UNDATED: Final = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 #: Steps that have a name.
@@ -85,6 +89,7 @@ class Made(NamedTuple):
     series: ts.Series  # made from the first, which is of a series or a panel
     totals: tuple[ts.Series, ...] = ()  # of the panel, the largest first
     people: tuple[ts.Series, ...] = ()  # numbers of individuals
+    means: ts.Series | None = None  # of a value; None if they were not asked for, or cannot be made
 
     @property
     def together(self) -> ts.Release:
@@ -137,7 +142,7 @@ def _is_ours(place: Path, suffix: str) -> bool:
         found = file.read(2000)
         if found.startswith(begins) and suffix in (".json", "-datapackage.json", ".pdf"):  # no other file is read whole
             found += file.read()
-        if found.startswith(begins) and suffix == ".xlsx":
+        if found.startswith(begins) and suffix.endswith(".xlsx"):
             with zipfile.ZipFile(file) as book, book.open("docProps/core.xml") as about:
                 found += about.read(2000)
         return found.startswith(begins) and holds in found and (suffix != ".json" or bool(json.loads(found)))
@@ -154,7 +159,10 @@ def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
     """Return the content of a file."""
     match suffix:
         case ".csv":
-            return _table(made, options.decimal)
+            return _table([*made.totals, made.series], _COLUMNS, options.decimal)
+        case "-means.csv":
+            means, keyed = made.means, made.series.release.keys is not None
+            return _table([] if means is None else [means], _OF_MEANS, options.decimal, keyed=keyed)
         case "-people.csv":
             return _individuals(made, options.decimal)
         case ".json":
@@ -164,28 +172,46 @@ def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
         case ".html" | ".xlsx":
             content = contents_of(made.series, records=_record(made), **told(made, options))
             return page_of(content).encode() if suffix == ".html" else workbook_of(content)
+        case "-means.html" | "-means.xlsx":
+            content = means_of(made, options)
+            return page_of(content).encode() if suffix == "-means.html" else workbook_of(content)
     return _figure(suffix[1:], made, told(made, options)["unit"], options.title)
 
 
-def reconstructed(releases: Sequence[ts.Release], levels: int, options: argparse.Namespace) -> Made:
+def reconstructed(
+    counts: Sequence[ts.Release],
+    numbers: Sequence[ts.Release],
+    people: Sequence[ts.Release],
+    options: argparse.Namespace,
+) -> Made:
     """Make series of releases, that of a panel and its totals so that they add up.
 
-    :param levels: how many of them are of series, before those of numbers of individuals.
+    :param numbers: by which sums of a value are divided, for their means.
+    :param people: numbers of individuals.
     """
-    counts, people = releases[:levels], tuple(releases[levels:])
     how: dict[str, Any] = {"seasons": options.season, "holidays": options.holidays or (), "ahead": options.ahead}
     how["progress"] = False if options.quiet else None
     try:
-        alone = len(counts) == 1 and counts[0].design.count.reading.grouping is None
-        series = [ts.smooth(counts[0], **how)] if alone else list(ts.smooth(counts, **how))
+        series = _smoothed(counts, how)
     except Exception as error:  # whatever it is, the release must not be lost for it
         _say_instead(error, "The smoother", "the series are interpolated, with wider intervals")
-        series = [ts.interpolate(one) for one in counts]
+        series = [ts.interpolate(release) for release in counts]
         try:
             series = list(ts.reconcile(*series)) if len(series) > 1 else series
         except Exception as error:
             _say_instead(error, "Reconciliation", "series and totals do not add up")
-    return Made(tuple(releases), series[0], tuple(series[:0:-1]), tuple(map(_series_of_individuals, people)))
+    means = None
+    try:
+        means = ts.means(series[0], _smoothed(numbers, how)[0]) if numbers else None
+    except Exception as error:
+        _say_instead(error, "The smoother of numbers", "there are no means")
+    of_people = tuple(map(_series_of_individuals, people))
+    return Made((*counts, *numbers, *people), series[0], tuple(series[:0:-1]), of_people, means)
+
+
+def _smoothed(releases: Sequence[ts.Release], how: dict[str, Any]) -> list[ts.Series]:
+    alone = len(releases) == 1 and releases[0].design.count.reading.grouping is None
+    return [ts.smooth(releases[0], **how)] if alone else list(ts.smooth(releases, **how))
 
 
 def _series_of_individuals(release: ts.Release) -> ts.Series:
@@ -210,7 +236,9 @@ def _documents(options: argparse.Namespace) -> dict[str, bool]:
     """Return which tables, records, pages and workbooks are asked for, by the ends of their names."""
     of_people = options.people or options.people_by_key or options.people_cap is not None
     wanted = {".csv": True, ".json": True, ".html": options.page, ".xlsx": options.spreadsheet}
-    return wanted | {"-people.csv": of_people}
+    mean = bool(options.mean)
+    of_means = {"-means.csv": mean, "-means.html": mean and options.page, "-means.xlsx": mean and options.spreadsheet}
+    return wanted | of_means | {"-people.csv": of_people}
 
 
 def check_ours(place: Path, suffix: str) -> None:
@@ -243,7 +271,11 @@ def _described(made: Made, options: argparse.Namespace) -> str:
     wanted = [end for end, is_wanted in _documents(options).items() if is_wanted]
     found = data_package(
         {end: options.output.with_name(options.output.name + end) for end in wanted},
-        {".csv": ("key", *_COLUMNS) if keyed else _COLUMNS, "-people.csv": _OF_PEOPLE},
+        {
+            ".csv": ("key", *_COLUMNS) if keyed else _COLUMNS,
+            "-means.csv": ("key", *_OF_MEANS) if keyed else _OF_MEANS,
+            "-people.csv": _OF_PEOPLE,
+        },
         title=content.title,
         about=" ".join([*content.first, *content.protected, *content.near, content.cite]),
         level=content.level,
@@ -268,27 +300,35 @@ def told(made: Made, options: argparse.Namespace, guarantee: str | None = None) 
     }
 
 
-def _table(made: Made, decimal: str) -> bytes:
-    """Return the series below each other, in a form for programs: one row for each step of each."""
-    several = made.series.release.keys is not None
-    keyed = {
-        key: part
-        for one in (*made.totals, made.series)
-        for key, part in (one.by_key() if several else {"": one}).items()
-    }
-    ends = [known_interval(one, _CONFIDENCE) for one in keyed.values()]
+def means_of(made: Made, options: argparse.Namespace, **change: Any) -> Contents:
+    """Return what a page and a workbook say of means: of sums, if they cannot be made."""
+    about: dict[str, Any] = told(made, options) | {"records": _record(made)} | change
+    if made.means is None:
+        problem = "Means could not be made of these sums and their numbers, which are both in the record."
+        return contents_of(made.series, **about, notes=[problem])
+    about |= {"beside": (), "people": (), "unit": options.value}
+    about["title"] = f"{options.title or 'Private series'}: means of {options.value}"
+    return contents_of(made.means, **about)
+
+
+def _table(every: Sequence[ts.Series], columns: tuple[str, ...], decimal: str, *, keyed: bool | None = None) -> bytes:
+    """Return series below each other, in a form for programs: one row for each step of each."""
+    several = every[0].release.keys is not None if keyed is None else keyed
+    header = ("key", *columns) if several else columns
+    if not every:
+        return csv_of(header, [], 0, decimal).encode()
+    by_key = {key: part for one in every for key, part in (one.by_key() if several else {"": one}).items()}
+    ends = [known_interval(one, _CONFIDENCE) for one in by_key.values()]
     places = digits_for(*(high - low for low, high in ends))
-    grid = made.series.release.design.count.grid
+    grid = every[-1].release.design.count.grid
     local = grid.instants(zone="local")
     at = list(map("".join, zip(local.astype(str), offsets_as_text(local - grid.instants()), strict=True)))
     rows = (
         (key, *cells)
-        for (key, one), (low, high) in zip(keyed.items(), ends, strict=True)
+        for (key, one), (low, high) in zip(by_key.items(), ends, strict=True)
         for cells in zip(at, one.values.tolist(), low.tolist(), high.tolist(), _kept(one), strict=True)
     )
-    if several:
-        return csv_of(("key", *_COLUMNS), rows, places, decimal).encode()
-    return csv_of(_COLUMNS, (row[1:] for row in rows), places, decimal).encode()
+    return csv_of(header, rows if several else (row[1:] for row in rows), places, decimal).encode()
 
 
 def _kept(series: ts.Series) -> list[str]:
@@ -395,7 +435,7 @@ def _fit(axes: Any, series: ts.Series, shown: slice) -> None:
     kept = series.release.steps
     dots = series.release.values[np.searchsorted(kept, shown.start) : np.searchsorted(kept, shown.stop)]
     rows = (series.values, *known_interval(series, _CONFIDENCE))
-    seen = np.concatenate([*(row[shown] for row in rows), () if tiers_of(series) else dots])
+    seen = np.concatenate([*(row[shown] for row in rows), dots if draws_noisy(series) else ()])
     low, high = np.nanmin(seen), np.nanmax(seen)
     bottom, top = axes.get_ylim()
     axes.set_ylim(max(bottom, low - 0.05 * (high - low)), min(top, high + 0.05 * (high - low)))

@@ -229,7 +229,8 @@ def _preview(options: argparse.Namespace, plan: Plan) -> None:
         grid, **chosen(options, "level", "deviation", "time_scale"), season_amplitudes=amplitudes_of(options, grid)
     )
     with stage("Drawing the page", quiet=options.quiet):
-        made = reconstructed(made_up_releases(plan.designs(part), rates), Request.of(cut, grid).levels, options)
+        made_up = made_up_releases(plan.designs(part), rates)
+        made = reconstructed(*Request.of(cut, grid).parted(made_up), options)
         budget = f"(ε = {options.epsilon:g}, δ = {options.delta:g})"
         said = f"part {part.number} of {part.of} within {budget}-differential privacy for {plan.programme.unit}, in all"
         content = contents_of(made.series, made_up=True, **told(made, options, said))
@@ -265,7 +266,8 @@ def _table(options: argparse.Namespace, plan: Plan, errors: list[dict[str, float
     parts, found = parts_of(options), plan.programme
     states = [plan.state(part) for part in parts]
     in_all = options.participation_cap is not None and (options.total or options.groups)  # else within the count
-    asked = {"totals": in_all, "people": options.people, "people by key": options.people_by_key or options.people_cap}
+    asked = {"totals": in_all, "numbers": options.mean, "people": options.people}
+    asked["people by key"] = options.people_by_key or options.people_cap
     header = ["noise of series", *(f"noise of {name}" for name, is_asked in asked.items() if is_asked)]
     header += [f"error of {name}" for name in errors[0]] if errors else []
     rows = []

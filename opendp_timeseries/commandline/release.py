@@ -63,7 +63,7 @@ def release(options: argparse.Namespace) -> str:
     with _paying(measurement, ledger, options) as make, writing as files:
         releases = _flat(make(lambda: _log(options, grid)))
         with stage("Making the series", quiet=options.quiet or options.by):  # of a panel, smoothing says how many
-            made = reconstructed(releases, request.levels, options)
+            made = reconstructed(*request.parted(releases), options)
         with stage("Writing the files", quiet=options.quiet):
             first = next((suffix for suffix in (".json", ".csv") if suffix in kept), None)
             if kept and (first is None or wanted[first].read_bytes() != document(first, made, options)):
@@ -147,7 +147,7 @@ def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, request: Reque
     if ledger.programme is None:
         raise ValueError(f"ledger ({options.ledger}) has no programme: give --epsilon and --delta of this release")
     if len(request.chains) > 1:
-        raise ValueError("totals and numbers of people are planned with --every: give it, or leave them out")
+        raise ValueError("totals, means and numbers of people are planned with --every: give it, or leave them out")
     measurement = ledger.programme.measurement(request.count)
     design = stated_designs(measurement)[0].design
     for name, given in chosen(options, "sampling_probability", "sampling").items():

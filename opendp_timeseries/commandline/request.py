@@ -1,4 +1,4 @@
-"""What is asked of the log: a series or a panel, its totals, and how many individuals there are."""
+"""What is asked of the log: a series or a panel, its totals, numbers behind means, and of individuals."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Request(NamedTuple):
 
     count: Any  # the series, or a panel of them
     groups: dict[str, Any] | None  # of a panel with a cap, whose totals are released behind the same count
+    numbers: Any  # of individuals with a value, by which sums of it are divided; None for none
     people: tuple[Any, ...]  # counts of individuals, in all and for each key
     sample: dict[str, Any]  # how steps of the series are sampled
 
@@ -40,36 +41,55 @@ class Request(NamedTuple):
             caps |= {"participation_cap": options.participation_cap, "excess": excess_of(options)}
         elif groups is not None:  # without a cap they are in the count itself
             caps, groups = caps | {"groups": groups}, None
-        count = space >> ts.then_participation_count(grid, **caps)
-        if options.filter_std is not None:
-            count = count >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
+        behind = {} if options.filter_std is None else {"kernel": ts.gaussian_kernel(grid.size, options.filter_std)}
+
+        def counted(**caps: Any) -> Any:
+            count = space >> ts.then_participation_count(grid, **caps)
+            return count >> ts.then_circulant_filter(**behind) if behind else count
+
+        count, numbers = counted(**caps), None
+        if options.mean:
+            numbers = counted(**caps | {"bound": 1, "typical": None, "total_bound": None})
         people = [] if not options.people else [space >> ts.then_individual_count(grid=grid)]
         if options.people_by_key or options.people_cap is not None:
             keyed = {"by": options.by, "keys": panel["keys"], "key_cap": options.people_cap}
             people.append(space >> ts.then_individual_count(**keyed, grid=grid))
-        return cls(count, groups, tuple(people), chosen(options, "sampling_probability", "sampling"))
+        return cls(count, groups, numbers, tuple(people), chosen(options, "sampling_probability", "sampling"))
 
     @property
     def chains(self) -> list[Any]:
         """What is released, each by itself."""
-        return [self.count, *([] if self.groups is None else [self.count >> ts.then_totals(self.groups)]), *self.people]
+        totals = [] if self.groups is None else [self.count >> ts.then_totals(self.groups)]
+        return [self.count, *totals, *self._numbers, *self.people]
+
+    @property
+    def _numbers(self) -> list[Any]:
+        return [] if self.numbers is None else [self.numbers]
 
     @property
     def levels(self) -> int:
         """How many of these are series, or panels of them: the first ones."""
-        return len(self.chains) - len(self.people)
+        return len(self.chains) - len(self._numbers) - len(self.people)
+
+    def parted(self, releases: Sequence[ts.Release]) -> tuple[list[ts.Release], list[ts.Release], list[ts.Release]]:
+        """Return the releases of series, of the numbers behind means, and of numbers of individuals."""
+        ends = self.levels, self.levels + len(self._numbers)
+        return list(releases[: ends[0]]), list(releases[slice(*ends)]), list(releases[ends[1] :])
 
     @property
     def relative_scales(self) -> list[float]:
         """Noise that gives each level of series as much of the budget, and the number of individuals less."""
         levels = [1] if self.groups is None else [1, _depth(self.groups)]
+        levels += [1 for _ in self._numbers]
         shares = [*levels, *(sum(levels) / _SERIES_TO_PEOPLE for _ in self.people)]
         return [chain.map(1).l2 / math.sqrt(part) for chain, part in zip(self.chains, shares, strict=True)]
 
     @property
     def samples(self) -> list[dict[str, Any]]:
         """How each is sampled: of the number of individuals, all is kept."""
-        return [self.sample] * self.levels + [{"sampling_probability": 1.0}] * len(self.people)
+        return [self.sample] * (len(self.chains) - len(self.people)) + [{"sampling_probability": 1.0}] * len(
+            self.people
+        )
 
     def measurement(self, scales: Sequence[float], samples: Sequence[Mapping[str, Any]], delta: float) -> Any:
         """Return the measurement with this noise."""
@@ -82,10 +102,8 @@ class Request(NamedTuple):
         if self.groups is not None:
             totals = ts.then_totals(self.groups) >> others.pop(0)
             series = self.count >> ts.then_composition([first, totals], delta=delta)
-        if not self.people:
-            return series
-        people = [chain >> noise for chain, noise in zip(self.people, others, strict=True)]
-        return ts.make_composition([series, *people], delta=delta)
+        beside = [chain >> noise for chain, noise in zip([*self._numbers, *self.people], others, strict=True)]
+        return ts.make_composition([series, *beside], delta=delta) if beside else series
 
     def within(self, epsilon: float, delta: float) -> Any:
         """Return the measurement with the least noise that keeps a budget.

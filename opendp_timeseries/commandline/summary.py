@@ -7,7 +7,7 @@ from typing import Any
 import opendp_timeseries as ts
 from opendp_timeseries._files import files_together
 from opendp_timeseries.commandline.inputs import grid_of
-from opendp_timeseries.commandline.outputs import check_ours, reconstructed, told
+from opendp_timeseries.commandline.outputs import check_ours, means_of, reconstructed, told
 from opendp_timeseries.commandline.programme import parts_of, plan_in
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import stage
@@ -33,28 +33,45 @@ def summary(options: argparse.Namespace) -> str:
         for part, _ in takewhile(lambda pair: pair[1] == "released", zip(parts[start:], states[start:], strict=True))
     ]
     suffixes = [".html", *([".xlsx"] if options.spreadsheet else [])]
+    suffixes += [f"-means{suffix}" for suffix in suffixes if options.mean]
     places = {suffix: options.output.with_name(options.output.name + suffix) for suffix in suffixes}
     for suffix, place in places.items():
         check_ours(place, suffix)
     known = {release.design: release for release in ledger.releases()}
     releases = [[known[design] for design in plan.designs(part)] for part in chosen]
     cut = chosen[0].cut(options)
-    levels = Request.of(cut, grid_of(cut)).levels
+    request = Request.of(cut, grid_of(cut))
+    parted = [request.parted(of_part) for of_part in releases]
+    series, numbers, _ = ([one for of_part in row for one in of_part] for row in zip(*parted, strict=True))
+    before = [one for of_part, _, _ in parted[:-1] for one in of_part]
     with stage("Joining the parts", quiet=options.quiet or options.by):
-        made = reconstructed([one for of_part in releases for one in of_part[:levels]], levels * len(chosen), options)
+        made = reconstructed(series, numbers, [], options)
+        # As it was before the last part: it depends on the releases alone.
+        earlier = reconstructed(before, [], [], options).series if before else None
     people: dict[str, Any] = {
         part.name: ts.smooth(one)
-        for part, of_part in zip(chosen, releases, strict=True)
-        for one in of_part[levels:]
+        for part, (_, _, of_people) in zip(chosen, parted, strict=True)
+        for one in of_people
         if one.keys is None
     }
     every = [one for of_part in releases for one in of_part]
-    about = told(made, options, ledger.guarantee()) | {"people": people, "totals": options.every, "profiles": True}
+    about = told(made, options, ledger.guarantee()) | {
+        "people": people,
+        "totals": options.every,
+        "profiles": True,
+        "earlier": earlier,
+    }
     record = every[0].to_json() if len(every) == 1 else ts.write_releases(every, in_advance=True, delta=options.delta)
     content = contents_of(made.series, records=record, **about)
+    contents = dict.fromkeys(suffixes, content)
+    if options.mean:
+        change = {"guarantee": about["guarantee"], "totals": options.every, "records": record}
+        of_means = means_of(made, options, **change)
+        contents |= {suffix: of_means for suffix in suffixes if suffix.startswith("-means")}
     with files_together(places.values(), replace=True) as files:
         for suffix, place in places.items():
-            files[place].write(page_of(content).encode() if suffix == ".html" else workbook_of(content))
+            made_of = contents[suffix]
+            files[place].write(page_of(made_of).encode() if suffix.endswith(".html") else workbook_of(made_of))
     after = [part.name for part, state in zip(parts, states, strict=True) if state == "released" and part not in chosen]
     left = f" It ends before {after[0]}, as a part before that is not released." if after else ""
     said = (

@@ -217,6 +217,8 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             " the bound)", 20, needs=("value",), bars=_NO_CAP, of=_PLANS),
         "total_bound": Word(int, "without a cap: the most of one individual in all steps together, for less noise;"
             " those with more lose some", 10_000, needs=("value",), bars=_NO_CAP, of=_PLANS),
+        "mean": Word(bool, "say also how much an individual with a value has of it in a step, on average: in"
+            " OUTPUT-means.csv, with a page and a workbook where these are asked for", True, needs=("value",)),
         "gap": Word(int, "least distance, in steps, of two in which one individual counts", 6, usual=1, of=_PLANS,
             compared=True),
         "period": Word(str, "protect what one individual does within one day, week, month, quarter or year of the zone,"

@@ -30,7 +30,7 @@ def measured(release: Release, part: AnySeries) -> str:
     count = _count(release, part)
     if count is None:
         return f"{rate}the counts after caps and filters"
-    what = f"sums of {count.reading.log.value!r}" if count.reading.is_sum else "counts"
+    what = f"{'means' if part.is_mean else 'sums'} of {count.reading.log.value!r}" if count.reading.is_sum else "counts"
     whole, filtered = count.is_full, bool(release.design.signal.kernels) and not part.levelled
     if filtered and not part.unfiltered:
         return f"{rate}{'the filtered counts of everybody' if whole else f'the capped, filtered {what}'}"
@@ -68,6 +68,11 @@ def tiers_of(series: AnySeries) -> int:
     return max((count.tiers.series for count in counts if count is not None and count.tiers is not None), default=0)
 
 
+def draws_noisy(series: AnySeries) -> bool:
+    """Whether the noisy values behind a series are in its unit, and so drawn beside it."""
+    return not (series.is_mean or tiers_of(series))
+
+
 def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
     """Return who counts how often, and what that leaves out."""
     grids = _grids(series)
@@ -90,7 +95,8 @@ def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
     caps = f"{each}: {count.words()}{where}{few}, {often} in each{apart}"
     if reading.is_assumed:
         return f"Assumed of {caps}"
-    return f"Counted of {caps}{level or '; totals are too low by the rest'}"
+    summed = "means" if series.is_mean else "totals"
+    return f"Counted of {caps}{level or f'; {summed} are too low by the rest'}"
 
 
 def _grids(series: AnySeries) -> set[TimeGrid | None]:
@@ -119,6 +125,8 @@ def made_from(release: Release, part: AnySeries) -> str:
     """Return from which noisy values a series was made, and how large their noise is."""
     grids = len(_grids(part))
     adjacent = f" of {grids} releases on adjacent grids, smoothed together" if grids > 1 else ""
+    if part.is_mean:
+        return f"noisy sums and numbers{adjacent}"
     if tiers := tiers_of(part):
         return f"{tiers} noisy series{adjacent}, in which those who come often weigh more or less"
     blocks = ", one of each block" if release.sampling.stratified else ""

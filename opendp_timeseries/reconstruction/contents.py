@@ -64,6 +64,11 @@ class Contents:
     compared: list[str]  # sentences on what may be compared
     made_up: bool  # whether all numbers are made up, to show what they will look like
 
+    @property
+    def over(self) -> str:
+        """What there is of longer steps: totals, or means."""
+        return "Means" if next(iter(self.series.values())).is_mean else "Totals"
+
 
 def contents_of(
     series: AnySeries,
@@ -90,6 +95,8 @@ def contents_of(
     if isinstance(notes, str):
         raise TypeError(f"notes ({check.shown(notes)}) must be a list of sentences")
     every = [*beside, series]
+    if profiles and series.is_mean:
+        raise ValueError("profiles must be left out of means, which are not added up: give those of sums and numbers")
     steps = frames.grid_of(series, grid)
     for one in beside:
         if frames.grid_of(one, grid) != steps:
@@ -310,7 +317,7 @@ def _percent(share: float) -> str:
 
 def _compared(series: AnySeries, usual: dict[str, Profile], sums: Totals | None, level: float) -> list[str]:
     """Say which differences are beyond what the noise makes."""
-    if series.error_covers not in captions.BANDED:
+    if series.error_covers not in captions.BANDED or series.is_mean:
         return []
     said = []
     for title, profile in usual.items():

@@ -122,7 +122,7 @@ def _totals(made: Contents) -> str:
     periods = [
         f"{start}{'' if whole else ' (in part)'}{' (forecast)' if ahead else ''}" for start, whole, ahead in marks
     ]
-    across, down = names if len(names) > 1 else ["total"], periods
+    across, down = names if len(names) > 1 else ["mean" if made.over == "Means" else "total"], periods
     rows = list(zip(*cells, strict=True))
     if len(names) > len(periods):
         across, down, rows = periods, names, cells  # type: ignore[assignment]
@@ -130,14 +130,16 @@ def _totals(made: Contents) -> str:
     less = f" The first {len(names)} of {len(made.totals)} series are here." if len(names) < len(made.totals) else ""
     less += " A forecast is of steps that are still to come, or some of which are." if any(first.is_forecast) else ""
     less += f" {GREY}." if any("<td class" in cell for row in cells for cell in row) else ""
+    over = "Sums over the steps: whoever is counted in several of them is in these several times."
+    over = "Means of all that is in these steps, and not of the means above." if made.over == "Means" else over
     table = "".join(f"<th scope=col>{_text(word)}</th>" for word in ("", *across))
     lines = "".join(
         f"<tr><th scope=row>{_text(word)}</th>{''.join(row)}</tr>" for word, row in zip(down, rows, strict=True)
     )
     return (
-        f"<h2>Totals{step_in_words(first.grid)}</h2>"
+        f"<h2>{made.over}{step_in_words(first.grid)}</h2>"
         f'<div class="wide"><table><tr>{table}</tr>{lines}</table></div>'
-        '<p class="note">Sums over the steps: whoever is counted in several of them is in these several times. Each'
+        f'<p class="note">{over} Each'
         f" stands with half the width of its {made.level:.0%} interval.{most}{less}</p>"
     )
 

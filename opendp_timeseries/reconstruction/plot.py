@@ -172,11 +172,11 @@ def plot_totals(totals: Any, *, axes: Axes | None = None, unit: str = "count", c
     if totals.keys is not None:
         raise ValueError(f"totals are of {len(totals.keys)} keys; draw one of by_key()")
     series, (low, high) = totals.series, totals.interval(confidence_level)
-    most = ", at the most" if totals.is_bound else ""
+    most, over = ", at the most" if totals.is_bound else "", "means" if series.is_mean else "totals"
     lines = [
         _time_label(totals.grid),
         captions.guarantee_in_words(series.release, series.sources, None),
-        f"Blue line: totals{captions.step_in_words(totals.grid)} of {captions.models_of([series])}",
+        f"Blue line: {over}{captions.step_in_words(totals.grid)} of {captions.models_of([series])}",
         f"Grey band: {confidence_level:.0%} intervals{most}" if np.any(np.isfinite(low)) else "",
         "" if np.all(totals.complete) else "The first or the last is of a period that the series covers in part.",
         "Dashed line: totals of steps that are forecasts, or some of which are" if np.any(totals.is_forecast) else "",
@@ -234,7 +234,7 @@ def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float
         axes.vlines(kept, low[release.steps], high[release.steps], **bars)
     look = {"s": 12.0, "alpha": 0.9} if few else {"s": 6.0, "alpha": 0.6}
     look["rasterized"] = not few  # or a vector drawing would hold every one of them
-    if not captions.tiers_of(series):
+    if captions.draws_noisy(series):
         dotted = _clipped(series, confidence_level)
         dots: dict[str, Any] = {"color": ORANGE, "linewidth": 0, "zorder": 2.5} | look
         above, below = dotted < release.values, dotted > release.values
@@ -336,7 +336,7 @@ def _name_marks(axes: Axes, series: AnySeries, level: float) -> None:
         at.append((series.interval(level)[1][-1], f"{level:.0%} band", "0.45"))
     elif series.error_covers == "noise":
         at.append((-math.inf, f"{level:.0%} error bars", "0.45"))
-    if len(series.release) and not captions.tiers_of(series) and not series.ahead:
+    if len(series.release) and captions.draws_noisy(series) and not series.ahead:
         at.append((series.release.values[-1], "noisy values", ORANGE))
     low, high = axes.get_ylim()
     line = _LINE_OF_WORDS * (high - low) / axes.get_window_extent().height * axes.figure.dpi
@@ -360,7 +360,7 @@ def _caption(
     guarantee: tuple[float, float] | str | None,
 ) -> str:
     count, made_from = release.design.signal.count, captions.made_from(release, parts[0])
-    is_drawn = not captions.tiers_of(parts[0])
+    is_drawn = captions.draws_noisy(parts[0])
     beyond = sum(int(np.count_nonzero(_clipped(part, level) != part.release.values)) for part in parts if is_drawn)
     events = sum(len(part.events) for part in parts)
 

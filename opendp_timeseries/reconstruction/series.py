@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,9 @@ class Series(errors.Estimates):
     events: Sequence[int] = ()
     ahead: int = 0
     covariance: Any = None
+
+    #: Whether it is of means, which are not added up; see :func:`~opendp_timeseries.means`.
+    is_mean: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         size, keys = check_release(self.release).size, len(self.release.keys or ())

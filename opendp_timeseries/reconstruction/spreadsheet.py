@@ -87,7 +87,7 @@ def workbook_of(made: Contents) -> bytes:
     _sheet(book.active, "Series", made.grid, made.series, made.level)
     if made.totals:
         first = next(iter(made.totals.values()))
-        _sheet(book.create_sheet(), "Totals", first.grid, made.totals, made.level)
+        _sheet(book.create_sheet(), made.over, first.grid, made.totals, made.level)
     for title, profile in made.profiles.items():
         columns = (one.tolist() for one in (profile.values, profile.low, profile.high))
         _numbers(book.create_sheet(title), made.unit, list(zip(profile.names, *columns, strict=True)))

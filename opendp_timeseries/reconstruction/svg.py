@@ -16,7 +16,6 @@ from opendp_timeseries.reconstruction.contents import ends_as_text, instants_as_
 from opendp_timeseries.reconstruction.digits import THIN, digits_for, grouped, is_uncertain, rounded
 from opendp_timeseries.reconstruction.frames import AnySeries, known_interval
 from opendp_timeseries.reconstruction.profiles import Profile
-from opendp_timeseries.reconstruction.totals import totals
 
 Array = NDArray[np.float64]
 
@@ -65,13 +64,13 @@ def drawing(series: AnySeries, grid: TimeGrid, level: float, figures: int = 1) -
     steps: list[str | int] = [*_LONGER, -(-grid.size // (room // 2))]
     for step in steps:
         try:
-            found = totals(series, step, groups=None, grid=grid)
+            found = series.resample(step, grid=grid)
         except ValueError:  # that step divides those of the grid, or it has no calendar
             continue
         if _FEWEST <= len(found) <= room:
             break
     starts = found.starts
-    sizes = np.diff(starts, append=grid.size)
+    sizes = np.ones(len(starts)) if series.is_mean else np.diff(starts, append=grid.size)
     low, high = (end / sizes for end in found.interval(level))
     least, most = (by.reduceat(series.values, starts) for by in (np.minimum, np.maximum))
     events = tuple(sorted(set((np.searchsorted(starts, series.events, side="right") - 1).tolist())))

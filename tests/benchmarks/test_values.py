@@ -125,3 +125,31 @@ def test_beside_other_libraries_as_a_user_would_write_it(library):
     errors = {cap: np.abs(library(log, cap) - truth).mean() for cap in (4, 8, 16, 32)}
     print(f"\nminutes an hour, mean {truth.mean():.0f}: here {own:.0f}", {cap: round(e) for cap, e in errors.items()})
     assert own <= 0.25 * min(errors.values())
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_means_of_sums_and_numbers_in_one_norm(name):
+    """The mean of what somebody has in an hour: sums and numbers of one composition, each with half of the norm."""
+    space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    grid = ts.TimeGrid(size=len(HOURS))
+    counts = [space >> ts.then_participation_count(grid, value="minutes", bound=bound) for bound in (BOUND, 1)]
+    members = [count >> ts.then_subsampled_gaussian(count.map(1).l2, sampling_probability=1) for count in counts]
+    factor = ts.least_factor(members, epsilon=1.0, delta=1e-6)
+    both = ts.make_composition(members, factor=factor, delta=1e-6)
+    rows = []
+    for seed in SEEDS:
+        log, truth = rides(name, seed)
+        numbers = np.bincount(log["step"], log["minutes"] > 0, len(HOURS))
+        means = ts.means(*(ts.smooth(one, seasons=(24, 168)) for one in both(log)))
+        shown = np.isfinite(means.standard_error) & (numbers > 0)
+        off = means[shown] - truth[shown] / numbers[shown]
+        low, high = (end[shown] for end in means.interval(0.9))
+        covered = np.mean((low - means[shown] <= -off) & (-off <= high - means[shown]))
+        week = means.resample(168).values / (truth.reshape(-1, 168).sum(axis=1) / numbers.reshape(-1, 168).sum(axis=1))
+        rows.append((np.abs(off).mean(), covered, shown.mean(), np.abs(week - 1).mean()))
+    error, cover, shown, week = np.mean(rows, axis=0)
+    print(
+        f"\n{name}: means of {truth.sum() / numbers.sum():.1f} minutes, known in {shown:.0%} of hours with an error of"
+        f" {error:.2f}, 90% intervals hold {cover:.3f}; means of weeks are off by {week:.1%}"
+    )
+    assert 0.85 <= cover <= 0.995

@@ -967,6 +967,7 @@ def test_a_page_grows_with_the_parts(tmp_path, monkeypatch, capsys):
         page = (tmp_path / "days.html").read_text()
         assert f"<th scope=col>{name}</th>" in page
         assert f"<th scope=row>{name}</th>" in page  # of individuals
+        assert ("Revised by what was released since: 2024-03" in page) == (number > 1)
         assert "<h2>The usual course of city</h2>" in page
         assert ts.Ledger("city.ledger").guarantee() in html.unescape(page)
         (record,) = re.findall(r"data:application/json;base64,([\w+/=]+)", page)
