@@ -158,7 +158,7 @@ def _verify(releases: Sequence[Release]) -> None:
 
 
 def _names_of_whole(release: Release) -> list[object]:
-    """Return by what the parts of one whole are known; what they say of it may differ where it is wrong."""
+    """Return the names by which parts tell their whole; what else they say of it may differ where it is wrong."""
     if (whole := release.stated.whole) is None:
         return []
     if whole.identifier is not None:
