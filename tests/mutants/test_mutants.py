@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import opendp.prelude as dp
 import pytest
 
@@ -39,7 +40,6 @@ pytestmark = [
 
 
 @functools.cache
-@functools.cache
 def texts() -> dict[str, str]:
     """Each file of tests, without ``.py``, and what it says."""
     paths = {path.relative_to(TESTS).with_suffix("").as_posix(): path for path in sorted(TESTS.rglob("test_*.py"))}
@@ -54,6 +54,9 @@ def place(name: str) -> tuple[str, str]:
     if len(files) != 1:
         raise LookupError(f"{name} is in {files}; rename the test of the mutant")
     return files[0], test
+
+
+FIXTURES = {"monkeypatch", "tmp_path", "backend", "log_space"}
 
 
 def call(name: str, *parameters: object) -> None:
@@ -101,6 +104,40 @@ def test_mutants_are_caught(case):
         call(*test)
     for test in case.caught_by:
         demand_caught(case, functools.partial(call, *test))
+
+
+def is_alike(value: object, other: object) -> bool:
+    """Whether a parameter is that of a case; functions are drawn up anew."""
+    if value is other or (callable(value) and callable(other)):
+        return True
+    return type(value) is type(other) and bool(np.all(value == other))
+
+
+def test_every_mutant_is_caught_by_the_ordinary_suite():
+    found: dict[tuple[str, str], list[dict]] = {}
+
+    class Collected:
+        def pytest_collection_finish(self, session):
+            for item in session.items:
+                cases = found.setdefault((item.module.__name__, getattr(item, "originalname", item.name)), [])
+                cases.append(getattr(getattr(item, "callspec", None), "params", {}))
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", "-n", "0", str(TESTS)], plugins=[Collected()])
+
+    def is_ordinary(name: str, *parameters: object) -> bool:
+        file, test = place(name)
+        module = "tests." + file.replace("/", ".")
+        function = getattr(importlib.import_module(module), test)
+        names = [name for name in inspect.signature(function).parameters if name not in FIXTURES]
+        given = dict(zip(names, parameters, strict=True))
+        return any(
+            all(is_alike(case[name], value) for name, value in given.items() if name in case)
+            for case in found.get((module, test), [])
+        )
+
+    long = [case.name for case in MUTANTS if not any(is_ordinary(*test) for test in case.caught_by)]
+    assert not long, "caught by long tests alone, or by other parameters than those of the ordinary suite"
 
 
 #: A test that goes through OpenDP's callbacks.
