@@ -2,6 +2,7 @@
 
 import collections
 import errno
+import html
 import importlib
 import itertools
 import json
@@ -134,6 +135,40 @@ def test_records_of_earlier_releases_are_entered(in_folder, capsys):
 
 
 # ---- whatever ends a command after the spending, its files are not lost
+
+
+def test_series_on_grids_that_follow_each_other_are_joined_on_a_page(in_folder, capsys):
+    ledger = ts.Ledger.create("people.ledger", rho=2.0)
+    grids = [ts.TimeGrid(start=f"2024-01-0{day}", step="1h", size=48, zone="UTC") for day in (1, 3)]
+    rng = np.random.default_rng(1)
+    log = {
+        "who": np.arange(4000) % 900,
+        "when": grids[0].instants()[0] + rng.integers(0, 96, 4000) * np.timedelta64(3600, "s"),
+    }
+    join = ["ledger", "people.ledger", "--join", "joined.html", "--season", "1d", "--title", "People"]
+    assert main(join) == 2
+    assert "has no series that was released" in refusal(capsys)
+    everybody = [SPACE >> ts.then_private_series(grid, rho=0.5) for grid in grids]
+    number = (
+        SPACE >> ts.then_individual_count(grid=grids[0]) >> ts.then_subsampled_gaussian(9.0, sampling_probability=1)
+    )
+    for measurement in (everybody[1], everybody[0], number):
+        ledger.release(measurement, log)
+    assert main(join) == 0
+    assert "Written: joined.html" in capsys.readouterr().out
+    page = html.unescape(Path("joined.html").read_text())
+    assert "96 steps from 2024-01-01 00:00 to 2024-01-05 00:00" in page
+    assert "Revised by what was released since: 2024-01-01" in page
+    assert ledger.guarantee() in page
+    assert "individuals per hour" in page
+    assert main([*join[:2], "--season", "12:5"]) == 2
+    assert "--season is for the page of --join" in refusal(capsys)
+    Path("joined.html").write_text("somebody's")
+    capsys.readouterr()
+    assert main(join) == 2
+    assert "is not of an earlier run" in refusal(capsys)
+    assert main([*join[:3], "joined.txt"]) == 2
+    assert "must end in .html" in refusal(capsys)
 
 
 def raising(error):

@@ -224,6 +224,10 @@ def _ledger(options: argparse.Namespace) -> None:
     if options.zone is not None and options.period is None:
         raise _UsageError(f"--zone ({options.zone}) is the zone of --period: give both, or leave it out")
     options.zone = options.zone or (options.period and "UTC")
+    of_page = [name for name in ("season", "holidays", "title") if getattr(options, name) is not None]
+    if of_page and not options.join:
+        raise _UsageError(f"{', '.join(map(flag, of_page))} is for the page of --join: give both, or leave it out")
+    options.season = [steps for steps, _ in map(steps_of, options.season or ())] or None
 
 
 def _plan(options: argparse.Namespace) -> None:

@@ -21,6 +21,7 @@ from opendp_timeseries.commandline.inputs import (
 from opendp_timeseries.commandline.outputs import write_preview
 from opendp_timeseries.commandline.programme import plan_in, take_part
 from opendp_timeseries.commandline.request import Request
+from opendp_timeseries.commandline.summary import join
 from opendp_timeseries.commandline.verify import read_programme, read_record
 from opendp_timeseries.commandline.waiting import held_back, stage
 from opendp_timeseries.commandline.words import EVERY, TABLES, flag, share, words_of, wrapped
@@ -130,7 +131,8 @@ def ledger(options: argparse.Namespace) -> str:
     found.verify()
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False)
-    return f"{found.table(planned=bool(options.planned))}\n\n" + wrapped(
+    joined = f"\n\nWritten: {', '.join(map(str, join(found, options)))}" if options.join else ""
+    return f"{found.table(planned=bool(options.planned))}{joined}\n\n" + wrapped(
         "No file can show that nothing was released without it, or that it is not an older copy of itself. Publish the"
         f" digest after each release, so that readers can see that nothing was taken back: {found.digest[:16]}"
     )

@@ -284,6 +284,14 @@ def _described(made: Made, options: argparse.Namespace) -> str:
     return json.dumps(found, ensure_ascii=False)
 
 
+def unit_of(release: ts.Release) -> str:
+    """Return the unit of a series, by what it counts."""
+    reading, step = release.design.count.reading, str(release.design.count.grid.step)
+    what = reading.source and reading.source.value
+    what = what or ("individuals" if reading.step_cap == 1 else "events")
+    return f"{what} per {_WORD.get(step, step)}"
+
+
 def told(made: Made, options: argparse.Namespace, guarantee: str | None = None) -> dict[str, Any]:
     """Return what a page, a workbook and the summary say of all that is released."""
     what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"

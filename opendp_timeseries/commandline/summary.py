@@ -1,19 +1,21 @@
-"""The command ``summary``: one page of all parts of a programme so far, which grows with them. It costs nothing."""
+"""Pages of releases that are smoothed together: ``summary`` of a programme, and ``ledger --join``, at no cost."""
 
 import argparse
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import opendp_timeseries as ts
 from opendp_timeseries._files import files_together
 from opendp_timeseries.commandline.inputs import grid_of
-from opendp_timeseries.commandline.outputs import check_ours, means_of, reconstructed, told
+from opendp_timeseries.commandline.outputs import check_ours, means_of, reconstructed, told, unit_of
 from opendp_timeseries.commandline.programme import parts_of, plan_in
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import stage
 from opendp_timeseries.commandline.words import wrapped
-from opendp_timeseries.reconstruction.contents import contents_of
+from opendp_timeseries.reconstruction.contents import contents_of, suitable_step
 from opendp_timeseries.reconstruction.page import page_of
+from opendp_timeseries.reconstruction.runs import series_by_kind
 from opendp_timeseries.reconstruction.spreadsheet import workbook_of
 
 
@@ -80,3 +82,38 @@ def summary(options: argparse.Namespace) -> str:
     return "\n".join(
         [wrapped(said), *map(wrapped, content.compared), f"Written: {', '.join(map(str, places.values()))}"]
     )
+
+
+def join(ledger: ts.Ledger, options: argparse.Namespace) -> list[Path]:
+    """Write a page of each kind of series in a ledger, smoothed together, and return where they are.
+
+    :raises ValueError: if there is none, grids do not follow each other, or a file of somebody else is in the place.
+    """
+    kinds, first = series_by_kind(ledger.releases()), options.join
+    if not kinds:
+        raise ValueError(f"ledger ({ledger.path}) has no series that was released")
+    if first.suffix != ".html":
+        raise ValueError(f"join ({first}) must end in .html, as it is a page")
+    places = [first, *(first.with_stem(f"{first.stem}-{number}") for number in range(2, len(kinds) + 1))]
+    for place in places:
+        check_ours(place, ".html")
+    how: dict[str, Any] = {"seasons": options.season, "holidays": options.holidays or (), "progress": False}
+    pages = []
+    for releases in kinds:
+        series, *totals = ts.smooth(releases, **how)
+        last = max((one.grid for one in releases if one.grid is not None), key=lambda grid: grid.edges()[-1])
+        before = [one for one in releases if one.grid != last]
+        says = bool(before) and series.release.grid is not None and bool(suitable_step(series.release.grid))
+        content = contents_of(
+            series,
+            title=options.title,
+            unit=unit_of(releases[0]),
+            beside=totals[::-1],
+            earlier=ts.smooth(before, **how)[0] if says else None,
+            guarantee=f"Guarantee: {ledger.guarantee()}",
+        )
+        pages.append(page_of(content).encode())
+    with files_together(places, replace=True) as files:
+        for place, page in zip(places, pages, strict=True):
+            files[place].write(page)
+    return places

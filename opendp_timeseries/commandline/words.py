@@ -269,14 +269,16 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
     "outputs": ("the files", {
         "season": Word(season, "smooth by patterns that repeat each day, week, month, quarter or year of the zone, such"
             " as 1d 1w, or after so many steps; to plan, with an amplitude in counts, such as 1d:90 or 24:90",
-            ["1d", "1w"], many=True, ask="may", gives="a series with a season", of=_PLANS, flights=["1d", "1w"]),
-        "holidays": Word(day, "days that are like Sundays", ["2024-12-25"], many=True, needs=("season",)),
+            ["1d", "1w"], many=True, ask="may", gives="a series with a season", of=(*_PLANS, "ledger"),
+            flights=["1d", "1w"]),
+        "holidays": Word(day, "days that are like Sundays", ["2024-12-25"], many=True, needs=("season",),
+            of=(*RELEASES, "ledger")),
         "ahead": Word(time_ahead, "forecast as much time after the last step, such as 1w, or so many steps, from the"
             " release alone, which costs no privacy", "1w", bars=_NO_FORECAST),
         "output": Word(Path, "write OUTPUT.csv, OUTPUT.json and a figure", "release", usual=Path("release")),
         "figure": Word(str, "format of the figure", "svg", usual="png", choices=("png", "svg", "pdf", "none")),
         "title": Word(str, "what is counted, in words, for the figure, the page and the workbook", "Riders in London",
-            of=_PLANS),
+            of=(*_PLANS, "ledger")),
         "decimal": Word(str, "decimal mark of the CSV files: with a comma, a semicolon separates fields, as in"
             " spreadsheets of much of Europe", ",", usual=".", choices=(".", ",")),
         "page": Word(bool, "write OUTPUT.html, too: a page to publish, which needs no other file", True),
@@ -304,6 +306,8 @@ RUN: Final = {
     "parameters_fixed": Word(bool, "promise that no caps, sampling or noise are chosen by earlier releases, for less"
         " noise", of=(), fixed=True),
     "add": Word(Path, "enter releases made without it, by their records", many=True, of=("ledger",)),
+    "join": Word(Path, "write there, as .html, its series on grids that follow each other, smoothed together, and what"
+        " was revised by the last of them; of several kinds of series, a page each", of=("ledger",)),
     "planned": Word(bool, "list all that is planned, and not only how much of it", of=("ledger",)),
 }
 # fmt: on

@@ -115,7 +115,7 @@ def contents_of(
     name = _file_name(title or "series", steps, series.ahead)
     title = f"Private series of {unit}" if title is None else title
     title, cite, records = (f"Made up: {title}", _MADE_UP, None) if made_up else (title, cite, records)
-    step = _suitable(steps) if totals is None else totals
+    step = suitable_step(steps) if totals is None else totals
     revised = [] if earlier is None else _revised(series, earlier, step, steps, confidence_level)
     first = next(iter(by_name.values()))
     sums = {} if step == "" else {name: one.resample(step, grid=steps) for name, one in by_name.items()}
@@ -209,7 +209,7 @@ def _free(name: str, taken: Collection[str], keys: Collection[str], *, is_key: b
     return next(free for free in itertools.chain([name], numbered) if free not in taken and free not in keys)
 
 
-def _suitable(grid: TimeGrid) -> str:
+def suitable_step(grid: TimeGrid) -> str:
     """Return a step of totals that suits the length of a grid; nothing for a short one, or one without a calendar."""
     days = 0 if grid.is_integer else (grid.edges()[-1] - grid.edges()[0]) / np.timedelta64(1, "D")
     for step, least in _TOTALS:

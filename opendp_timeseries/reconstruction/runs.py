@@ -257,6 +257,20 @@ def runs_of(releases: Sequence[Release], ahead: Any, given: TimeGrid | None) -> 
     return chains
 
 
+def series_by_kind(releases: Sequence[Release]) -> list[list[Release]]:
+    """Return the releases of series that are smoothed together: of one reading each, on grids of one step and zone.
+
+    Numbers of individuals, and totals over time, are not among them.
+    """
+    by_kind: dict[Any, list[Release]] = {}
+    for one in releases:
+        count = one.design.signal.count
+        if count is not None and count.per is None and not count.reading.is_once and count.grid.size > 1:
+            kind = _kind(one)[0], count.grid.step, count.grid.zone, count.grid.is_integer and count.grid
+            by_kind.setdefault(kind, []).append(one)
+    return list(by_kind.values())
+
+
 def _begin(release: Release) -> Any:
     assert release.grid is not None
     return release.grid.edges()[0]
