@@ -517,7 +517,7 @@ def test_a_release_says_for_whom_and_of_what_it_is_a_part():
     assert len(both) == 2
     for release in both:  # at the δ of the share, not at each member's own
         assert release.stated.loss[0][1] == pytest.approx(5e-7, rel=1e-8)
-    ts.write_releases(both, in_advance=True)
+    ts.write_releases(both, adaptivity="adaptive")
 
 
 def test_a_stage_of_somebody_else_ends_what_a_release_knows(log_space):

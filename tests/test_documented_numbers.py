@@ -129,7 +129,9 @@ def test_noise_of_every_month() -> None:
     space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
     chains = [space >> ts.then_participation_count(TimeGrid(size=720), participation_cap=30)] * 12
     budget = {"epsilon": 1.0, "delta": 1e-6, "sampling_probability": 0.2}
-    promised, plain = (ts.Programme.plan(chains, **budget, data_fixed=fixed).designs[0] for fixed in (True, False))
+    promised, plain = (
+        ts.Programme.plan(chains, **budget, adaptivity=kind).designs[0] for kind in ("non-adaptive", "adaptive")
+    )
     assert [float(f"{design.scale:.4g}") for design in (promised, plain)] == rows[2][1:3]
 
 
@@ -249,13 +251,13 @@ def test_noise_of_one_step_of_each_block() -> None:
     month = count_influence(1, participation_cap=30, step_cap=1, size=744, replaced=False)
     years = [[extremal_law(month, 0.2, 744, design).at(1.0)] * 12 for design in ("stratified", "poisson")]
 
-    def least(year: list[PrivacyLoss], adaptive: bool) -> float:
+    def least(year: list[PrivacyLoss], adaptivity: str) -> float:
         budget = Budget(epsilon=1.0, delta=1e-6)
-        return calibrate(lambda factor: joint_loss(year, adaptive=adaptive, factor=factor), budget)
+        return calibrate(lambda factor: joint_loss(year, adaptivity=adaptivity, factor=factor), budget)
 
-    factors = [least(year, True) for year in years]
+    factors = [least(year, "adaptive") for year in years]
     assert percent == [pytest.approx(100 * (factors[0] / factors[1] - 1), abs=0.6)]
-    assert least(years[0], False) == pytest.approx(factors[1], rel=1e-6)
+    assert least(years[0], "non-adaptive") == pytest.approx(factors[1], rel=1e-6)
 
 
 def test_noise_by_cap() -> None:

@@ -32,7 +32,7 @@ values = panel.values.reshape(10_000, 720)
 assert np.allclose(totals.by_key()["city"].values, values.sum(axis=0), atol=1e-6)
 assert np.allclose(totals.by_key()["d7"].values, values[7::100].sum(axis=0), atol=1e-6)
 assert len(panel.to_frame()) == 7_200_000
-written = ts.write_releases(released, in_advance=True)
+written = ts.write_releases(released, adaptivity="adaptive")
 assert [release.size for release in ts.read_releases(written)] == [7_200_000, 101 * 720]
 """
 

@@ -114,7 +114,7 @@ def test_no_noise_is_sought_for_a_chain_that_reaches_further_than_its_releases_k
 
 @pytest.mark.parametrize("fixed", [True, False])
 def test_what_is_spent_covers_the_joint_loss_of_what_ran(tmp_path, fixed):
-    book = new(tmp_path, parameters_fixed=fixed)
+    book = new(tmp_path, adaptivity="adaptive" if fixed else "fully adaptive")
     scales = [24.0, 30.0, 24.0]
     for month, scale in enumerate(scales, 1):
         book.release(measurement(scale, month), LOG)
@@ -126,13 +126,15 @@ def test_what_is_spent_covers_the_joint_loss_of_what_ran(tmp_path, fixed):
 
 
 def test_data_may_react_where_parameters_alone_are_fixed(tmp_path):
-    book = new(tmp_path, parameters_fixed=True)
+    book = new(tmp_path, adaptivity="adaptive")
     smooth = ts.then_circulant_filter(ts.gaussian_kernel(48, std=3))
     for month in (1, 2, 3):
         noise = ts.then_subsampled_gaussian(20.0, sampling_probability=0.5, delta=1e-6)
         book.release(count(month) >> smooth >> noise, LOG)
     losses = [release.design.loss() for release in book.releases()]
-    reacting, fixed = (joint_loss(losses, adaptive=adaptive).epsilon(1e-6) for adaptive in (True, False))
+    reacting, fixed = (
+        joint_loss(losses, adaptivity=adaptivity).epsilon(1e-6) for adaptivity in ("adaptive", "non-adaptive")
+    )
     assert book.spent().epsilon == pytest.approx(reacting, rel=1e-9)
     assert reacting > 1.01 * fixed
 
@@ -160,7 +162,7 @@ def test_nothing_is_written_without_the_lock(tmp_path):
 
 @pytest.mark.parametrize("fixed", [True, False])
 def test_what_would_exceed_the_budget_is_refused_before_data_are_read(tmp_path, fixed):
-    book = new(tmp_path, parameters_fixed=fixed)
+    book = new(tmp_path, adaptivity="adaptive" if fixed else "fully adaptive")
     least = book.least_scale(count(), sampling_probability=0.5)
     for scale in (least * (1 - 1e-9), 1.0):
         before = book.path.read_bytes()
@@ -173,7 +175,7 @@ def test_what_would_exceed_the_budget_is_refused_before_data_are_read(tmp_path, 
 
 
 def test_the_least_scale_of_the_first_release_is_that_of_the_whole_budget(tmp_path):
-    book = new(tmp_path, parameters_fixed=True)
+    book = new(tmp_path, adaptivity="adaptive")
     alone = ts.least_scale(count(), epsilon=1.0, delta=1e-6, sampling_probability=0.5)
     assert book.least_scale(count(), sampling_probability=0.5) == pytest.approx(alone, rel=1e-9)
 
@@ -207,8 +209,8 @@ def test_noise_that_is_chosen_by_what_was_kept_does_not_exceed_the_budget(tmp_pa
         return chain >> ts.then_subsampled_gaussian(square**-0.5, sampling_probability=p, delta=1e-3)
 
     nobody = {"id": np.array([], dtype=int), "time": np.array([], dtype=int)}
-    for name, fixed in (("free", False), ("fixed", True)):
-        book = ts.Ledger.create(tmp_path / name, epsilon=1.0, delta=1e-3, parameters_fixed=fixed)
+    for adaptivity, fixed in (("fully adaptive", False), ("adaptive", True)):
+        book = ts.Ledger.create(tmp_path / adaptivity, epsilon=1.0, delta=1e-3, adaptivity=adaptivity)
         book.release(one_step(0.5, 0.09), nobody)
         refused = 0
         for p, square in ((1.0, 0.0863), (9.7e-4, 1e4)):  # after a step that was kept, and after one that was not
@@ -408,7 +410,7 @@ def test_what_is_planned_is_the_whole_query(tmp_path):
     with pytest.raises(ValueError, match="and its programme, it leads"):  # equal caps are not enough
         book.release(of_columns("buyer", "left", scale=scale)[1], nothing_is_read)
     release = book.release(programme.measurement(of_columns("buyer")[0]), log)
-    assert book.spent().adaptivity == "non-adaptive"
+    assert book.spent().adaptivity == "adaptive"
     assert release.statement.whole.kind == "ledger"
 
 
@@ -420,24 +422,26 @@ def test_behind_filters_the_law_is_that_of_reacting_data_unless_promised(tmp_pat
         months = [chain(month) for month in (1, 2, 3)]
         return ts.Programme.plan(months, epsilon=1.0, delta=1e-6, sampling_probability=0.5, **promise)
 
-    plain, promised = planned(filtered), planned(filtered, data_fixed=True)
+    plain, promised = planned(filtered), planned(filtered, adaptivity="non-adaptive")
     assert plain.designs[0].scale > 1.001 * promised.designs[0].scale
     for programme in (plain, promised):  # the document holds the promise
         assert ts.Programme.from_json(programme.to_json()) == programme
-    assert planned(count).designs == planned(count, data_fixed=True).designs
+    assert planned(count).designs == planned(count, adaptivity="non-adaptive").designs
     # Nor are both laws equal for what else has a law for convex functions alone.
-    blocks, fixed = (planned(count, sampling="stratified", data_fixed=promise).designs[0] for promise in (False, True))
+    blocks, fixed = (
+        planned(count, sampling="stratified", adaptivity=kind).designs[0] for kind in ("adaptive", "non-adaptive")
+    )
     assert blocks.scale > 1.001 * fixed.scale
     losses = [design.loss() for design in promised.designs]
-    assert joint_loss(losses, adaptive=True).epsilon(1e-6) > 1.0
-    refuses("exceeds its budget", dataclasses.replace, promised, data_fixed=False)  # without the promise
+    assert joint_loss(losses, adaptivity="adaptive").epsilon(1e-6) > 1.0
+    refuses("exceeds its budget", dataclasses.replace, promised, adaptivity="adaptive")  # without the promise
     for programme in (plain, promised):
-        book = new(tmp_path / str(programme.data_fixed), programme=programme)
+        book = new(tmp_path / programme.adaptivity, programme=programme)
         for month in (1, 2, 3):
             book.release(programme.measurement(filtered(month)), LOG)
         assert 0.999 < book.verify().epsilon <= 1.0
     made = [promised.measurement(filtered(month))(LOG) for month in (1, 2, 3)]
-    texts = [ts.write_releases(made, in_advance=True, data_fixed=fixed) for fixed in (True, False)]
+    texts = [ts.write_releases(made, adaptivity=kind) for kind in ("non-adaptive", "adaptive")]
     epsilons = [json.loads(text)["joint_loss"][0][0] for text in texts]
     assert epsilons[0] < epsilons[1]
     refuses("the releases together give", ts.read_releases, json.dumps(json.loads(texts[0]) | {"data_fixed": False}))
@@ -454,7 +458,7 @@ def test_a_programme_is_reserved_and_runs_in_any_order(tmp_path):
     refuses("and its programme, it leads", book.release, measurement(1000.0, month=7), nothing_is_read)
     for month in (2, 1, 4):
         book.release(programme.measurement(months[month - 1]), LOG)
-        assert book.spent()[0] == "non-adaptive"
+        assert book.spent()[0] == "adaptive"
         assert book.spent().within
     assert repr(book).count("    planned   ") == 1
     assert book._repr_html_().count("<td>planned</td>") == 1

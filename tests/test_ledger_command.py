@@ -567,7 +567,7 @@ def test_where_memory_ends_commands_end(in_folder, capsys, log, limits):
         (["ledger", "people.ledger", "--new"], "--new takes the budget of all releases together"),
         (["ledger", "people.ledger", "--new", "--epsilon", "1"], "--epsilon and --delta, or --programme"),
         (["ledger", "people.ledger", "--delta", "1"], "--delta is fixed when a ledger is made: give --new"),
-        (["ledger", "people.ledger", "--parameters-fixed"], "--parameters-fixed is fixed when a ledger is made"),
+        (["ledger", "people.ledger", "--adaptivity", "adaptive"], "--adaptivity is fixed when a ledger is made"),
         (["ledger", "people.ledger", "--new", "--epsilon", "-1", "--delta", "1e-6"], "epsilon (-1.0) must be greater"),
         (["ledger", "log.csv", "--new", "--epsilon", "1", "--delta", "1e-6"], "ledger (log.csv) exists already"),
         (
@@ -611,7 +611,7 @@ def test_what_does_not_go_with_a_period_is_refused(in_folder, capsys):
     assert "--zone (UTC) is the zone of --period" in refusal(capsys)
     programme = ts.Programme.plan([count("2024-01-01T00:00")], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
     (in_folder / "day.json").write_text(programme.to_json())
-    for more in (["--period", "1d"], ["--parameters-fixed"]):
+    for more in (["--period", "1d"], ["--adaptivity", "adaptive"]):
         assert new("--programme", "day.json", *more) == 2
         assert "programme brings its own budget and unit of privacy: leave out the other" in refusal(capsys)
     assert main(["ledger", "people.ledger", "--period", "1d"]) == 2

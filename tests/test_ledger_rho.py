@@ -71,7 +71,7 @@ def test_a_sample_is_refused_before_anything_is_spent(tmp_path):
     [
         ({"rho": 0.1, "epsilon": 1.0, "delta": 1e-6}, "rho replaces epsilon and delta"),
         ({"rho": 0.1, "delta": 1e-6}, "rho replaces epsilon and delta"),
-        ({"rho": 0.1, "parameters_fixed": True}, "parameters_fixed must be left out with rho"),
+        ({"rho": 0.1, "adaptivity": "adaptive"}, "adaptivity must be left out with rho"),
         ({"rho": 0.0}, "rho .* must be greater than 0"),
         ({}, "epsilon and delta must be given, or rho"),
     ],
@@ -101,7 +101,7 @@ def test_a_programme_in_rho(tmp_path):
         )
         assert release.stated.loss[0][1] == 0.0
     standing = ledger.verify()
-    assert (standing.adaptivity, standing.within) == ("non-adaptive", True)
+    assert (standing.adaptivity, standing.within) == ("adaptive", True)
     assert standing.rho == pytest.approx(0.3, rel=1e-9)
     refuses("would exceed the budget", ledger.release, measurement(100.0, 5), LOG)
 

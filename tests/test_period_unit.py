@@ -405,7 +405,12 @@ def from_to(start, end):
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("replaced", [False, True])
 def test_each_day_pays_for_the_releases_that_it_is_in(tmp_path, fixed, replaced):
-    budget = {"epsilon": 1.0, "delta": 1e-6, "parameters_fixed": fixed, "replaced": replaced}
+    budget = {
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "adaptivity": "adaptive" if fixed else "fully adaptive",
+        "replaced": replaced,
+    }
     ledger = ts.Ledger.create(tmp_path / "days.ledger", **budget, period="1d", zone="America/New_York")
 
     def spend(start, end):

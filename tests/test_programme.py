@@ -60,7 +60,7 @@ def test_unequal_releases_keep_their_relation():
     assert scales == pytest.approx([scales[0], 2 * scales[0], 4 * scales[0]], rel=1e-15)
     assert 1 - 1e-4 < programme.loss().epsilon(1e-6) <= 1.0
     losses = [mechanism.loss() for mechanism in programme.designs]
-    assert joint_loss(losses, adaptive=False).epsilon(1e-6) == programme.loss().epsilon(1e-6)
+    assert joint_loss(losses, adaptivity="non-adaptive").epsilon(1e-6) == programme.loss().epsilon(1e-6)
 
 
 @pytest.mark.long
@@ -99,8 +99,8 @@ def test_a_promise_that_data_do_not_react_lowers_the_loss_only_where_the_docs_sa
             signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(48, std=std)) if std else signal
         design = Design(signal=signal_of(signal), sampling=Sampling.of(p, sampling), scale=20.0)
         programmes = [
-            ts.Programme(designs=(design,) * 3, budget=Budget(epsilon=9.0, delta=1e-6), data_fixed=f)
-            for f in (True, False)
+            ts.Programme(designs=(design,) * 3, budget=Budget(epsilon=9.0, delta=1e-6), adaptivity=kind)
+            for kind in ("non-adaptive", "adaptive")
         ]
         promised, plain = (programme.loss().epsilon(1e-6) for programme in programmes)
         assert promised <= plain
@@ -116,7 +116,7 @@ def test_a_promise_that_data_do_not_react_lowers_the_loss_only_where_the_docs_sa
 
 
 def test_one_step_of_each_block_needs_the_same_noise_and_errs_less_between_steps():
-    blocks = plan(year(2), sampling="stratified", data_fixed=True)
+    blocks = plan(year(2), sampling="stratified", adaptivity="non-adaptive")
     assert ts.Programme.from_json(blocks.to_json()) == blocks
     assert all(design.sampling.stratified for design in blocks.designs)
     assert blocks.designs[0].scale == pytest.approx(plan(year(2)).designs[0].scale, rel=1e-6)

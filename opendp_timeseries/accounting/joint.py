@@ -23,6 +23,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.conversions import order_cost, renyi_to_delta
 from opendp_timeseries.accounting.laws import Lattice, Law, multiples, trim
 from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss, SquaredDistance, over_variance
@@ -44,19 +45,22 @@ _RATES: Final = np.geomspace(1e-2, 1e6, 185)
 _HOLDS_FROM: Final = 0.5
 
 
-def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True, factor: float = 1.0) -> PrivacyLoss:
+def joint_loss(
+    losses: Iterable[PrivacyLoss], *, adaptivity: str = Adaptivity.QUERIES, factor: float = 1.0
+) -> PrivacyLoss:
     """Return the joint loss of several releases about the same people.
 
     Each release draws its own steps and noise. The loss is exact for counts without filter that keep every step, or
     that drop steps beyond the cap and sample each step by itself: somebody at the cap in all releases attains it.
 
     :param losses: of the single releases, each at its own scale; they may be joint losses themselves.
-    :param adaptive: True if *what* is released, within the influence of each loss, may depend on the output of earlier
-        releases; sampling, scales and influences may not. False if all is fixed before the first release. Where steps
-        are sampled, this makes the joint loss of downweighted counts, filtered counts and stratified samples smaller.
+    :param adaptivity: ``"adaptive"`` if *what* is released, within the influence of each loss, may depend on the output
+        of earlier releases; sampling, scales and influences may not. ``"non-adaptive"`` if all is fixed before the
+        first release, and data do not react. Where steps are sampled, this makes the joint loss of downweighted counts,
+        filtered counts and stratified samples smaller.
     :param factor: multiplies all scales, as :func:`~.calibrate.calibrate` searches for it.
     :return: a loss at scale 1, whose law is in units of the noise.
-    :raises ValueError: if there are no losses.
+    :raises ValueError: if there are no losses, or for another adaptivity, for which this is no bound.
 
     >>> from opendp_timeseries.accounting.influence import count_influence
     >>> from opendp_timeseries.accounting.subsampled import extremal_law
@@ -65,6 +69,7 @@ def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True, factor: 
     >>> round(month.epsilon(1e-6), 4), round(joint_loss([month] * 12).epsilon(1e-6), 4)
     (0.3012, 0.998)
     """
+    adaptive = Adaptivity.of(adaptivity, Adaptivity.NONE, Adaptivity.QUERIES) is not Adaptivity.NONE
     given = list(losses)
     if not given:
         raise ValueError("losses must not be empty: there is no release to account for")

@@ -124,7 +124,8 @@ def ledger(options: argparse.Namespace) -> str:
     """Make a ledger, or enter records, and verify it: what is in it."""
     options.programme = options.programme and read_programme(options.programme)
     if options.new:
-        ts.Ledger.create(options.ledger, **chosen(options, *(name for name, word in EVERY.items() if word.fixed)))
+        terms = chosen(options, *(name for name, word in EVERY.items() if word.fixed))
+        ts.Ledger.create(options.ledger, **{name: value for name, value in terms.items() if value is not None})
     found = ts.Ledger(options.ledger)
     for release in [release for path in options.add or () for release in read_record(path).releases]:
         found.add(release)

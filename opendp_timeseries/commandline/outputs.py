@@ -19,6 +19,7 @@ import numpy as np
 
 import opendp_timeseries as ts
 from opendp_timeseries._files import check_place, write_file
+from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.commandline.datapackage import data_package
 from opendp_timeseries.commandline.waiting import say
@@ -97,7 +98,7 @@ class Made(NamedTuple):
         first = self.releases[0]
         if len(self.releases) == 1:
             return first
-        joint = joint_loss([release.design.loss() for release in self.releases], adaptive=False)
+        joint = joint_loss([release.design.loss() for release in self.releases], adaptivity=Adaptivity.NONE)
         stated, whole = first.stated, first.stated.whole
         whole = None if whole is None or whole.kind == "composition" else whole
         if whole is not None and any(one.stated.whole != whole for one in self.releases):
@@ -261,7 +262,7 @@ def _record(made: Made) -> str:
     if len(made.releases) == 1:
         return made.releases[0].to_json()
     delta = made.together.stated.view.delta
-    return ts.write_releases(made.releases, in_advance=True, data_fixed=True, delta=delta)
+    return ts.write_releases(made.releases, adaptivity="non-adaptive", delta=delta)
 
 
 def _described(made: Made, options: argparse.Namespace) -> str:

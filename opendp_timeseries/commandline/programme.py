@@ -13,6 +13,7 @@ import numpy as np
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries._tables import text_table
+from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.accounting.sampling import Sampling
@@ -273,7 +274,7 @@ def _table(options: argparse.Namespace, plan: Plan, errors: list[dict[str, float
     rows = []
     for part, state in zip(parts, states, strict=True):
         designs = plan.designs(part)
-        alone = found.budget.spent(joint_loss([design.loss() for design in designs], adaptive=False))
+        alone = found.budget.spent(joint_loss([design.loss() for design in designs], adaptivity=Adaptivity.NONE))
         scales = (f"{design.scale:.4g}" for design in designs)
         expected = [f"{error:.4g}" for of_part in errors[part.number - 1 : part.number] for error in of_part.values()]
         rows.append((str(part.number), part.name, state, *scales, *expected, f"ε = {printed_up(alone)}"))

@@ -13,6 +13,7 @@ import opendp_timeseries as ts
 import opendp_timeseries.reconstruction.smooth  # before anything is spent, as memory may end here
 from opendp_timeseries._files import files_together
 from opendp_timeseries._process import take_buffers
+from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.budget import large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
@@ -187,7 +188,7 @@ def _summary(made: Made, options: argparse.Namespace) -> list[str]:
         losses = []
         for k in several:
             alone = [ts.loss_over_periods(one, periods=k) for one in made.releases]
-            losses.append(f"{printed_up(joint_loss(alone, adaptive=False).epsilon(delta))} in {k}")
+            losses.append(f"{printed_up(joint_loss(alone, adaptivity=Adaptivity.NONE).epsilon(delta))} in {k}")
         said.append(
             f"It does not hold for everything that somebody did: the more of the {periods} periods they take part in,"
             f" the less they are protected as a whole. With the same δ, ε is {', '.join(losses)} of them."

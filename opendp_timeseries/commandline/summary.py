@@ -63,7 +63,9 @@ def summary(options: argparse.Namespace) -> str:
         "profiles": True,
         "earlier": earlier,
     }
-    record = every[0].to_json() if len(every) == 1 else ts.write_releases(every, in_advance=True, delta=options.delta)
+    record = (
+        every[0].to_json() if len(every) == 1 else ts.write_releases(every, adaptivity="adaptive", delta=options.delta)
+    )
     content = contents_of(made.series, records=record, **about)
     contents = dict.fromkeys(suffixes, content)
     if options.mean:

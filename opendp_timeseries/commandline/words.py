@@ -303,8 +303,8 @@ RUN: Final = {
     "new": Word(bool, "make the ledger, which must not exist yet", of=("ledger", "programme")),
     "programme": Word(Path, "releases planned in advance, as 'programme --json' prints them: a ledger is made for them,"
         " and a record is verified to be of one of them", of=("verify",), fixed=True),
-    "parameters_fixed": Word(bool, "promise that no caps, sampling or noise are chosen by earlier releases, for less"
-        " noise", of=(), fixed=True),
+    "adaptivity": Word(str, "what may depend on earlier releases: 'adaptive' is a promise that no caps, sampling or"
+        " noise do, for less noise", usual="fully adaptive", choices=("adaptive", "fully adaptive"), of=(), fixed=True),
     "add": Word(Path, "enter releases made without it, by their records", many=True, of=("ledger",)),
     "join": Word(Path, "write there, as .html, its series on grids that follow each other, smoothed together, and what"
         " was revised by the last of them; of several kinds of series, a page each", of=("ledger",)),

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, get_type_hints
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
+from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.joint import FilteredLoss, joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
@@ -54,14 +55,13 @@ class Entry(NamedTuple):
 class Standing(NamedTuple):
     """The joint cost of the releases so far.
 
-    :param adaptivity: which choices may depend on the output of earlier releases: none (non-adaptive), all but the
-        parameters of the loss (adaptive), or all (fully adaptive).
+    :param adaptivity: what may depend on the output of earlier releases.
     :param epsilon: ε of the releases so far, at the δ of the budget; None for a budget in ρ.
     :param within: True if they are within the budget.
     :param rho: ρ of the releases so far; None for a budget in (ε, δ).
     """
 
-    adaptivity: str
+    adaptivity: Adaptivity
     epsilon: float | None
     within: bool
     rho: float | None = None
@@ -86,6 +86,11 @@ class Terms(NamedTuple):
         """Read back what :meth:`to_dict` wrote, in any version so far; refuse anything else."""
         return read_versioned(document, _FORMAT, {1: _read_1})
 
+    @property
+    def adaptivity(self) -> Adaptivity:
+        """What may depend on the output of earlier releases, but for planned ones: ρ adds up, whatever does."""
+        return Adaptivity.QUERIES if self.order is None and self.budget.epsilon is not None else Adaptivity.FULL
+
     def cost(self, losses: _Losses) -> float:
         """Return the joint cost of releases: δ at the ε of the budget, or ρ."""
         epsilon = self.budget.epsilon
@@ -93,24 +98,22 @@ class Terms(NamedTuple):
 
     def standing(self, ran: Counter[Design]) -> Standing:
         """Return the joint cost of the designs that ran, by the bound that applies."""
-        plan = self._programme_of(ran)
-        if self.budget.epsilon is None:  # ρ adds up, however releases are chosen
-            sets = self._loss_sets(self._with_reserved(ran) if plan is None else ran)
-            adaptivity = "fully adaptive" if plan is None else "non-adaptive"
+        plan = self.programme_of(ran)
+        adaptivity = self.adaptivity if plan is None else plan.adaptivity
+        sets = self._loss_sets(self._with_reserved(ran) if plan is None else ran)
+        if self.budget.epsilon is None:
             return Standing(adaptivity, None, self.admits(ran, _TOLERANCE), max(map(_rho, sets), default=0.0))
         if plan is None:
-            adaptivity = "adaptive" if self.order is None else "fully adaptive"
-            losses = [_joint_loss_of(part, self.order) for part in self._loss_sets(self._with_reserved(ran))]
+            losses = [_joint_loss_of(part, self.order) for part in sets]
         else:
-            adaptivity = "non-adaptive"
-            losses = [joint_loss(part, adaptive=not plan.data_fixed) for part in self._loss_sets(ran)]
+            losses = [joint_loss(part, adaptivity=adaptivity) for part in sets]
         spent = max((loss.epsilon(self.budget.delta) for loss in losses), default=0.0)
         return Standing(adaptivity, spent, self.admits(ran, _TOLERANCE))
 
     def admits(self, ran: Counter[Design], slack: float = 1.0) -> bool:
         """Return whether the designs that ran are within the budget, times ``slack`` in δ or ρ."""
         # A programme is within the budget; if all is fixed in advance, some releases cost no more than all of them.
-        if self._programme_of(ran) is not None:
+        if self.programme_of(ran) is not None:
             return True
         sets = self._loss_sets(self._with_reserved(ran))
         return all(self.cost(part) <= self.budget.limit * slack for part in sets)
@@ -129,7 +132,7 @@ class Terms(NamedTuple):
             return lambda scale: fixed
         return lambda scale: worst(with_design, replace(design, scale=scale).loss())
 
-    def _programme_of(self, ran: Counter[Design]) -> Programme | None:
+    def programme_of(self, ran: Counter[Design]) -> Programme | None:
         """Return the programme, if all designs that ran are in it."""
         planned = self.programme is not None and ran <= Counter(self.programme.designs)
         return self.programme if planned else None
@@ -319,6 +322,11 @@ class Book:
             if ran[design] < 0:
                 remaining.append(design)
         return remaining
+
+    @property
+    def is_planned(self) -> bool:
+        """True if all that ran is of the programme."""
+        return self.terms.programme_of(self.ran()) is not None
 
     def standing(self) -> Standing:
         """Return the joint cost of the releases so far."""

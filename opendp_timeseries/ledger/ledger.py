@@ -14,6 +14,7 @@ from opendp_timeseries._files import check_place, files_together
 from opendp_timeseries._json import encode
 from opendp_timeseries._process import locked
 from opendp_timeseries._tables import html_table, text_table
+from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.budget import Budget, large_delta, warn_of_large_delta
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.joint import filter_order
@@ -77,22 +78,22 @@ class Ledger:
         delta: float | None = None,
         rho: float | None = None,
         programme: Programme | None = None,
-        parameters_fixed: bool = False,
+        adaptivity: str = "fully adaptive",
         replaced: bool = False,
         period: str | int | None = None,
         zone: str | None = None,
     ) -> Ledger:
         """Make a new ledger.
 
-        The cost of a release depends on which choices may react to the output of earlier releases:
+        The cost of a release depends on what may depend on the output of earlier releases:
 
-        ================== ======================================= ===========================================
-        adaptivity         parameter                               bound
-        ================== ======================================= ===========================================
-        non-adaptive       ``programme=``                          the law of the joint loss
-        adaptive           ``parameters_fixed=True``, a promise    the law of the joint loss, adaptive
-        fully adaptive     none, the default                       a Rényi filter, 7 to 15 % more noise
-        ================== ======================================= ===========================================
+        ======================= =========================================== ====================================
+        releases                adaptivity                                  bound
+        ======================= =========================================== ====================================
+        of a programme          its own                                     the law of the joint loss
+        any, as a promise       ``"adaptive"``: what is counted may react   the law of the joint loss, adaptive
+        any                     ``"fully adaptive"``, the default           a Rényi filter, 7 to 15 % more noise
+        ======================= =========================================== ====================================
 
         A budget in ρ allows no sampling, and needs none of these: ρ adds up, however releases are chosen.
 
@@ -104,8 +105,8 @@ class Ledger:
         :param delta: δ of all releases together.
         :param rho: ρ of all releases together, in place of both, if none of them is sampled.
         :param programme: the releases planned in advance.
-        :param parameters_fixed: a promise that the caps, sampling and noise of a release, and the decision to make it,
-            do not depend on the output of earlier releases.
+        :param adaptivity: ``"adaptive"`` is a promise that the caps, sampling and noise of a release, and the decision
+            to make it, do not depend on the output of earlier releases.
         :param replaced: True if neighbouring logs replace an individual, rather than add or remove one.
         :param period: for releases whose metric is :func:`~opendp_timeseries.period_distance` of this period and zone:
             the guarantee is then for one individual within one period, **not for all that they did**. Each period has
@@ -117,21 +118,22 @@ class Ledger:
         :raises OSError: if the file cannot be written or locked.
         """
         place = Path(path)
+        adaptive = Adaptivity.of(adaptivity, Adaptivity.QUERIES, Adaptivity.FULL) is Adaptivity.QUERIES
         if programme is not None:
             given = epsilon is not None or delta is not None or rho is not None
-            if given or parameters_fixed or replaced or period is not None:
+            if given or adaptive or replaced or period is not None:
                 raise ValueError("programme brings its own budget and unit of privacy: leave out the other parameters")
             budget, unit = programme.budget, programme.unit
         elif rho is None and (epsilon is None or delta is None):
             raise ValueError("epsilon and delta must be given, or rho: the budget of all releases together")
         else:
             budget = Budget.of_several(epsilon=epsilon, delta=delta, rho=rho)
-            if rho is not None and parameters_fixed:
-                raise ValueError("parameters_fixed must be left out with rho, which adds up whatever is chosen")
+            if rho is not None and adaptive:
+                raise ValueError("adaptivity must be left out with rho, which adds up whatever is chosen")
             within = None if period is None and zone is None else Period(period, zone)  # type: ignore[arg-type]
             unit = Unit(replaced=bool(replaced), period=within)
         warn_of_large_delta(budget.delta, stacklevel=2)
-        order = None if parameters_fixed or budget.epsilon is None else filter_order(budget.epsilon, budget.delta)
+        order = None if adaptive or budget.epsilon is None else filter_order(budget.epsilon, budget.delta)
         terms = Terms(budget, unit, order, programme, secrets.token_hex(16))
         try:
             with locked(place, _WAIT), files_together([place]) as files:
@@ -341,7 +343,7 @@ class Ledger:
         return {
             "budget": {name: number for name, number in terms.budget.to_dict().items() if number is not None},
             "unit": str(terms.unit),
-            "adaptivity": standing.adaptivity,
+            "adaptivity": str(standing.adaptivity),
             **spent,
             "within": standing.within,
             "guarantee": _guarantee(book, standing),
@@ -387,7 +389,7 @@ class Ledger:
             lines.append(table(("entry", "state", *DESIGN_COLUMNS), rows))
         if remaining and not listed:
             lines.append(f"Planned: {len(remaining)} more, from {remaining[0].count.grid.start or 0} on.")
-        lines.append(f"So far: {_guarantee(book, standing)}{_HOLDS[standing.adaptivity] if book.entries else ''}.")
+        lines.append(f"So far: {_guarantee(book, standing)}{_condition(book) if book.entries else ''}.")
         if large := large_delta(terms.budget.delta):
             lines.append(large)
         if not standing.within:
@@ -490,14 +492,6 @@ def _paying_entry(book: Book, designs: tuple[Design, ...]) -> Entry | None:
     return next(reversed([entry for entry in paid if entry.released is None] or paid), None)
 
 
-#: The condition of the guarantee, by adaptivity.
-_HOLDS: Final = {
-    "non-adaptive": ", all of it planned in advance",
-    "adaptive": "",
-    "fully adaptive": ", whatever was chosen by what earlier releases showed",
-}
-
-
 def _amount(standing: Standing) -> float:
     """Return the ε or ρ spent so far."""
     return cast("float", standing.rho if standing.epsilon is None else standing.epsilon)
@@ -510,6 +504,14 @@ def _guarantee(book: Book, standing: Standing) -> str:
     loss = terms.budget.view.words(((_amount(standing), terms.budget.delta),))
     assumed = any(design.count.reading.is_assumed for design in book.ran())
     condition = ", assuming the caps of counts made elsewhere" if assumed else ""
-    if standing.adaptivity == "adaptive":
+    if terms.adaptivity is Adaptivity.QUERIES and not book.is_planned:
         condition += ", if no caps, sampling or noise were chosen by what earlier releases showed"
     return f"{loss} for {terms.unit}{condition}"
+
+
+def _condition(book: Book) -> str:
+    """Return why the guarantee holds, unless it says so itself."""
+    if book.is_planned:
+        return ", all of it planned in advance"
+    is_full = book.terms.adaptivity is Adaptivity.FULL
+    return ", whatever was chosen by what earlier releases showed" if is_full else ""

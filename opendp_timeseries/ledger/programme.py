@@ -15,6 +15,7 @@ import numpy as np
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
 from opendp_timeseries._tables import html_table, text_table
+from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.budget import Budget, warn_of_large_delta
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.joint import joint_loss
@@ -50,16 +51,16 @@ class Programme:
 
     :param designs: of the releases, in order.
     :param budget: of all releases together: (ε, δ), or ρ if none of them is sampled.
-    :param data_fixed: a promise that later data do not react to earlier releases. Where steps are sampled, it reduces
-        the noise of counts that downweight people above the cap (the default), of filtered counts and of stratified
-        samples. It changes nothing if every step is kept, nor for unfiltered counts with ``excess="drop"`` whose steps
-        are sampled by themselves.
+    :param adaptivity: ``"adaptive"``, or ``"non-adaptive"``: a promise that later data do not react to earlier
+        releases. Where steps are sampled, it reduces the noise of counts that downweight people above the cap (the
+        default), of filtered counts and of stratified samples. It changes nothing if every step is kept, nor for
+        unfiltered counts with ``excess="drop"`` whose steps are sampled by themselves.
     :raises ValueError: if there is no release, or they are not about the same individuals, or exceed the budget.
     """
 
     designs: tuple[Design, ...]
     budget: Budget
-    data_fixed: bool = False
+    adaptivity: Adaptivity = Adaptivity.QUERIES
 
     def __post_init__(self) -> None:
         if len({population_of(design) for design in self.designs}) != 1 or self.unit.individuals != 1:
@@ -88,7 +89,7 @@ class Programme:
         sampling_probability: float | Sequence[float],
         sampling: str = "poisson",
         relative_scales: Sequence[float] | None = None,
-        data_fixed: bool = False,
+        adaptivity: str = "adaptive",
     ) -> Programme:
         """Find the noise scales with which several releases stay within a joint budget, without any data.
 
@@ -99,8 +100,9 @@ class Programme:
         :param sampling_probability: with which each step is kept: one for all releases, or one for each.
         :param sampling: ``"poisson"`` or ``"stratified"``, for all releases.
         :param relative_scales: ratios of the noise scales to each other; if left out, all are equal.
-        :param data_fixed: a promise, stated in the document: later data do not react to earlier releases, as traffic
-            does when a published jam makes drivers turn away. See :class:`Programme`.
+        :param adaptivity: ``"adaptive"``, or ``"non-adaptive"``: a promise, stated in the document, that later data do
+            not react to earlier releases, as traffic does when a published jam makes drivers turn away. See
+            :class:`Programme`.
         :raises TypeError: for a chain whose design is not known.
         :raises ValueError: for a number out of range, or if no scales suffice.
 
@@ -137,7 +139,7 @@ class Programme:
             raise ValueError("chains must name at least one release")
         losses = [design.loss() for design in designs]
         factor = calibrate(
-            lambda factor: joint_loss(losses, adaptive=not data_fixed, factor=factor),
+            lambda factor: joint_loss(losses, adaptivity=adaptivity, factor=factor),
             budget,
             start=1 / min(relative),
         )
@@ -146,7 +148,7 @@ class Programme:
         return cls(
             designs=tuple(replace(design, scale=design.scale * factor) for design in designs),
             budget=budget,
-            data_fixed=bool(data_fixed),
+            adaptivity=Adaptivity(adaptivity),
         )
 
     @cached_property
@@ -165,7 +167,7 @@ class Programme:
 
     def loss(self) -> PrivacyLoss:
         """Return the joint loss of all releases."""
-        return joint_loss([design.loss() for design in self.designs], adaptive=not self.data_fixed)
+        return joint_loss([design.loss() for design in self.designs], adaptivity=self.adaptivity)
 
     def measurement(self, chain: Any, *, number: int | None = None) -> Any:
         """Return the measurement of a release, which states its own loss and the programme it belongs to.
@@ -267,7 +269,7 @@ class Programme:
             "format": _FORMAT,
             "version": 1,
             **self.budget.to_dict(),
-            "data_fixed": self.data_fixed,
+            "data_fixed": self.adaptivity is Adaptivity.NONE,
             "releases": [design.to_dict() for design in self.designs],
         }
 
@@ -292,7 +294,8 @@ class Programme:
 def _read_1(document: dict[str, object]) -> Programme:
     fields = fields_with_budget(document, "programme", {"data_fixed": bool, "releases": tuple[Design, ...]})
     check_extent(design.known for design in fields["releases"])
-    return Programme(designs=fields.pop("releases"), **fields)
+    adaptivity = Adaptivity.NONE if fields["data_fixed"] else Adaptivity.QUERIES
+    return Programme(designs=fields["releases"], budget=fields["budget"], adaptivity=adaptivity)
 
 
 _BUDGET: Final[dict[str, object]] = dict.fromkeys(("epsilon", "delta", "rho"), float | None)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting import joint
+from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.loss import PrivacyLoss, View
@@ -84,7 +85,7 @@ def _composition_of_noise(members: Sequence[dp.Measurement], view: View) -> dp.M
     foreign = next((one.foreign for one in known if one.foreign is not None), None)
 
     def loss(d_in: Any) -> PrivacyLoss:
-        return joint.joint_loss([one.loss(d_in) for one in known], adaptive=False)
+        return joint.joint_loss([one.loss(d_in) for one in known], adaptivity=Adaptivity.NONE)
 
     domain, metric = members[0].input_space
     check_room(view, [each.design for one in known for each in one.designs or ()])
@@ -120,7 +121,7 @@ def _wholes(designs: Sequence[Design], view: View) -> list[Whole]:
     """Return what each release says of the composition: nothing where its loss is not known or not finite."""
     if any(isinstance(design.signal, UnknownSignal) or design.scale < MIN_SCALE for design in designs):
         return []
-    (loss,) = view.points(joint.joint_loss([design.loss() for design in designs], adaptive=False))
+    (loss,) = view.points(joint.joint_loss([design.loss() for design in designs], adaptivity=Adaptivity.NONE))
     if not all(map(math.isfinite, loss)):
         return []
     whole = Whole(kind="composition", loss=loss, measure=view.measure, parts=len(designs))
@@ -187,7 +188,9 @@ def least_factor_at(measurements: Sequence[dp.Measurement], budget: Budget, d_in
         (made,) = _known([_composition(measurements, factor, view_of(None, None, None))])
         return made.loss(d_in)
 
-    factor = calibrate(lambda factor: joint.joint_loss(losses, adaptive=False, factor=factor), budget, start=start)
+    factor = calibrate(
+        lambda factor: joint.joint_loss(losses, adaptivity=Adaptivity.NONE, factor=factor), budget, start=start
+    )
     # Floats off any grid are rounded to one that follows the scale: what is made may lose a little more.
     return factor if factor == 0 or budget.admits(made_at(factor)) else calibrate(made_at, budget, start=start)
 

@@ -19,7 +19,7 @@ def loss_over_periods(
     releases: dp.Measurement | Release | Sequence[dp.Measurement | Release],
     *,
     periods: int | Sequence[int],
-    adaptive: bool = True,
+    adaptivity: str = "adaptive",
 ) -> PrivacyLoss:
     """Return the loss of one individual, with all that they did, who takes part in at most this many periods.
 
@@ -31,8 +31,8 @@ def loss_over_periods(
     :param releases: measurements, or releases, of one log: one, or several that are taken together.
     :param periods: in how many periods somebody takes part at most: one number for every release, or one for each, in
         order. A number above the periods of a release stands for all of them.
-    :param adaptive: as in :func:`~opendp_timeseries.accounting.joint.joint_loss`: False if all queries were fixed
-        before the first release.
+    :param adaptivity: as in :func:`~opendp_timeseries.accounting.joint.joint_loss`: ``"non-adaptive"`` if all queries
+        were fixed before the first release, and data do not react.
     :return: the loss, whose ``epsilon(delta)``, ``delta(epsilon)`` and the like are views.
     :raises TypeError: for anything else than measurements and releases.
     :raises ValueError: if there are none, their unit of privacy is not within a period, or not one and the same, or it
@@ -70,7 +70,7 @@ def loss_over_periods(
             f" found {found or 'none'}. For one individual added or removed, their own guarantee covers all that"
             " somebody did"
         )
-    return joint_loss([loss for loss in losses if loss is not None], adaptive=adaptive)
+    return joint_loss([loss for loss in losses if loss is not None], adaptivity=adaptivity)
 
 
 def _designs(release: dp.Measurement | Release) -> list[Design]:

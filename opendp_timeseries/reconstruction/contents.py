@@ -21,7 +21,7 @@ from opendp_timeseries.reconstruction.frames import AnySeries
 from opendp_timeseries.reconstruction.hierarchy import is_joint
 from opendp_timeseries.reconstruction.profiles import Profile, combined, differences, profiles_of
 from opendp_timeseries.reconstruction.totals import Totals, longer_steps
-from opendp_timeseries.release.documents import is_at_once, write_releases
+from opendp_timeseries.release.documents import adaptivity_of, write_releases
 from opendp_timeseries.release.release import Release, software
 
 #: Steps of totals that are chosen if none is given, and from how many days on.
@@ -393,8 +393,7 @@ def _records(releases: Sequence[Release]) -> str | None:
     try:
         if len(releases) == 1:
             return releases[0].to_json()
-        together = is_at_once(releases)
-        return write_releases(releases, in_advance=together, data_fixed=together)
+        return write_releases(releases, adaptivity=adaptivity_of(releases))
     except ValueError:  # nothing is stated, or it does not add up
         return None
 

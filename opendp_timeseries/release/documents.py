@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
+from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.budget import warn_of_large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import Points, View
@@ -33,35 +34,35 @@ class Document(NamedTuple):
 
 
 def write_releases(
-    releases: Sequence[Release], *, in_advance: bool = False, data_fixed: bool = False, delta: float | None = None
+    releases: Sequence[Release], *, adaptivity: str = "fully adaptive", delta: float | None = None
 ) -> str:
     """Return several releases of one log as one JSON document with their joint guarantee.
 
     :param releases: with the same measure, unit of privacy, columns of identifiers and distance.
-    :param in_advance: True if queries, sampling and noise were fixed before the first release, as in a
-        :func:`~opendp_timeseries.make_composition`. The joint guarantee is then that of the joint loss; else it is by
-        basic composition: (ε, δ), or (ρ, δ′), add up. The document states it.
-    :param data_fixed: a promise that later data do not react to earlier releases, as if all are of one log at one
-        time. Where steps are sampled, it reduces the joint loss of downweighted counts, filtered counts and stratified
-        samples (see :class:`~opendp_timeseries.Programme`). The document states it.
+    :param adaptivity: what may depend on the output of earlier releases. If left out, everything may, and the joint
+        guarantee is by basic composition: (ε, δ), or (ρ, δ′), add up. ``"adaptive"`` if queries, sampling and noise
+        were fixed before the first release, as in a :func:`~opendp_timeseries.make_composition`: it is then that of
+        the joint loss. ``"non-adaptive"`` is a promise that later data do not react either, as if all are of one log
+        at one time: where steps are sampled, it reduces the joint loss of downweighted counts, filtered counts and
+        stratified samples (see :class:`~opendp_timeseries.Programme`). The document states both.
     :param delta: of the joint guarantee, if all was fixed in advance and each release states (ε, δ); the sum of all δ
         if left out.
     :raises ValueError: if there is no release, one states less than it loses, or they do not add up.
     """
     _verify(releases)
-    view = _joint_view(releases)
+    view, adaptivity = _joint_view(releases), Adaptivity.of(adaptivity)
     if delta is not None:
-        if not in_advance or view.delta is None:
-            raise ValueError(f"delta ({delta}) is for releases in (ε, δ) that were fixed in_advance; leave it out")
+        if adaptivity is Adaptivity.FULL or view.delta is None:
+            raise ValueError(f"delta ({delta}) is for releases in (ε, δ) that were fixed in advance; leave it out")
         view = replace(view, delta=delta)
     warn_of_large_delta(view.failure_probability if view.delta is None else view.delta, stacklevel=2)
-    points = _joint_points(releases, in_advance, data_fixed, view)
+    points = _joint_points(releases, adaptivity, view)
     document = {
         "format": FORMAT,
         "version": 1,
         "guarantee": _joint_sentence(releases, points),
-        "in_advance": in_advance,
-        "data_fixed": data_fixed,
+        "in_advance": adaptivity is not Adaptivity.FULL,
+        "data_fixed": adaptivity is Adaptivity.NONE,
         "joint_loss": encode(points),
         "releases": [release.to_dict() for release in releases],
     }
@@ -96,7 +97,8 @@ def _read_1(document: dict[str, Any]) -> Document:
     view = _joint_view(releases)
     if in_advance and view.delta is not None and len(stated) == 1 and 0.0 < stated[0][1] < 1.0:
         view = replace(view, delta=stated[0][1])
-    right = _joint_points(releases, in_advance, data_fixed, view)
+    reacting = Adaptivity.NONE if data_fixed else Adaptivity.QUERIES
+    right = _joint_points(releases, reacting if in_advance else Adaptivity.FULL, view)
     check_covered("joint_loss", stated, right, "the releases together give")
     words = _joint_sentence(releases, stated)
     trusted = (*_trusted_contents(releases), *_PROMISES[: 1 + data_fixed if in_advance else 0])
@@ -151,7 +153,7 @@ def _verify(releases: Sequence[Release]) -> None:
         for name in _names_of_whole(release):
             parts.setdefault((name, release.stated.distance, span), {})[release] = None
     for members in dict.fromkeys(tuple(some) for (name, *_), some in parts.items() if _is_one_whole(name, some)):
-        joint = joint_loss([release.design.loss(release.stated.distance) for release in members], adaptive=False)
+        joint = joint_loss([release.design.loss(release.stated.distance) for release in members], adaptivity=Adaptivity.NONE)
         wholes = (release.stated.whole for release in members)
         for whole in {(whole.loss, whole.measure): whole for whole in wholes if whole is not None}.values():
             check_whole(whole, joint, "its parts together give")
@@ -179,8 +181,7 @@ def _is_one_whole(name: object, members: Iterable[Release]) -> bool:
 
 def joint_guarantee(releases: Sequence[Release]) -> str:
     """Return the joint guarantee in words, as a page records it, with the whole of which all releases are parts."""
-    at_once = is_at_once(releases)
-    points = _joint_points(releases, in_advance=at_once, data_fixed=at_once, view=_joint_view(releases))
+    points = _joint_points(releases, adaptivity_of(releases), _joint_view(releases))
     return f"{_joint_sentence(releases, points)}{_shared_whole(releases)}"
 
 
@@ -191,6 +192,11 @@ def is_at_once(releases: Sequence[Release]) -> bool:
     """
     names = {release.composition for release in releases}
     return len(names) == 1 and None not in names
+
+
+def adaptivity_of(releases: Sequence[Release]) -> Adaptivity:
+    """Return what may have depended on the output of earlier releases: nothing, if all were made at once."""
+    return Adaptivity.NONE if is_at_once(releases) else Adaptivity.FULL
 
 
 def _shared_whole(releases: Sequence[Release]) -> str:
@@ -237,20 +243,20 @@ def _joint_view(releases: Sequence[Release]) -> View:
     return replace(views[0], failure_probability=failure_probability, delta=_sum_if_any([view.delta for view in views]))
 
 
-def _joint_points(releases: Sequence[Release], in_advance: bool, data_fixed: bool, view: View) -> Points:
+def _joint_points(releases: Sequence[Release], adaptivity: Adaptivity, view: View) -> Points:
     points = [release.stated.loss for release in releases]
     pairs = all(len(row) == 1 for row in points)
-    if not (pairs or in_advance):
+    if adaptivity is Adaptivity.FULL and not pairs:
         raise ValueError(
             "releases that were not fixed in advance must each state one pair (ε, δ) or (ρ, δ′), to add up: give delta="
             " or failure_probability= to the measurements"
         )
     first, second = (_sum_up([row[0][k] for row in points]) for k in (0, 1))
-    if not in_advance:
+    if adaptivity is Adaptivity.FULL:
         return ((first, second),)
     losses = [release.design.loss(release.stated.distance) for release in releases]
     # Without the promise, data may react: docs/proofs/several_releases.md.
-    joint = view.points(joint_loss(losses, adaptive=not data_fixed))
+    joint = view.points(joint_loss(losses, adaptivity=adaptivity))
     # By basic composition, the sum of pairs is always a bound.
     return ((first, second),) if pairs and first <= joint[0][0] and second <= joint[0][1] else joint
 

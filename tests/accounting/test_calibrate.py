@@ -27,8 +27,8 @@ def law(cap, p, *, std=0, size=1800):
     return extremal_law(influence, p, size)
 
 
-def jointly(losses, *, adaptive=False):
-    return lambda factor: joint_loss(losses, adaptive=adaptive, factor=factor)
+def jointly(losses, *, adaptivity="non-adaptive"):
+    return lambda factor: joint_loss(losses, adaptivity=adaptivity, factor=factor)
 
 
 # --- budgets ---
@@ -80,7 +80,9 @@ LOSSES = {
     ).at,
     "equal releases": jointly([law(30, 0.2, size=744).at(1.0)] * 12),
     "unequal releases": jointly([law(30, 0.2, std=5, size=300).at(3.0), law(9, 0.5, size=99).at(0.25)]),
-    "adaptive releases": jointly([law(30, 0.2, std=5, size=300).at(3.0), law(9, 0.5, size=99).at(0.25)], adaptive=True),
+    "adaptive releases": jointly(
+        [law(30, 0.2, std=5, size=300).at(3.0), law(9, 0.5, size=99).at(0.25)], adaptivity="adaptive"
+    ),
     "nearly never": law(3, 1e-4).at,
 }
 BUDGETS = [

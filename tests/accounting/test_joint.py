@@ -29,10 +29,10 @@ from tests.refused import refuses
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 3.0)
 
 
-def least_factor(losses, epsilon, delta, adaptive=True):
+def least_factor(losses, epsilon, delta, adaptivity="adaptive"):
     start = 1 / min(loss.scale for loss in losses)
     budget = Budget(epsilon=epsilon, delta=delta)
-    return calibrate(lambda factor: joint_loss(losses, adaptive=adaptive, factor=factor), budget, start=start)
+    return calibrate(lambda factor: joint_loss(losses, adaptivity=adaptivity, factor=factor), budget, start=start)
 
 
 def count(cap, p, scale, *, step_cap=1, size=None):
@@ -123,8 +123,8 @@ def test_never_below_any_kept_sets(monkeypatch, trials):
         if trial % 2:
             lattice(monkeypatch)
         law = joint_oracle.kept_sets_law(releases)
-        for adaptive in (True, False):
-            loss = joint_loss(losses, adaptive=adaptive)
+        for adaptivity in ("adaptive", "non-adaptive"):
+            loss = joint_loss(losses, adaptivity=adaptivity)
             for epsilon in (0.0, 0.3, 2.0):
                 truth = oracle.profile(law, epsilon, 1)
                 assert loss.delta(epsilon) >= truth * (1 - mp.mpf(10) ** -12)  # squares above are floats
@@ -203,7 +203,7 @@ def test_equal_filtered_releases_are_a_repeated_one(n):
         majorant=Majorant(np.repeat(influence.majorant.values, n)),
     )
     many = extremal_law(copies, 0.2, 300 * n).at(6.0)
-    loss = joint_loss([single] * n, adaptive=False)
+    loss = joint_loss([single] * n, adaptivity="non-adaptive")
     for delta in (1e-3, 1e-6, 1e-12):
         assert loss.epsilon(delta) == pytest.approx(many.epsilon(delta), rel=1e-5)
 
@@ -217,10 +217,10 @@ def test_precisions_add_up():
 
 def test_no_release_is_left_out():
     releases = [count(8, 0.3, 4.0), count(5, 0.5, 3.0), filtered(3, 0.5, 1.0, size=20, std=2.0)]
-    for adaptive in (True, False):
-        whole = joint_loss(releases, adaptive=adaptive)
+    for adaptivity in ("adaptive", "non-adaptive"):
+        whole = joint_loss(releases, adaptivity=adaptivity)
         for k in range(3):
-            rest = joint_loss(releases[:k] + releases[k + 1 :], adaptive=adaptive)
+            rest = joint_loss(releases[:k] + releases[k + 1 :], adaptivity=adaptivity)
             assert whole.delta(0.5) > rest.delta(0.5) * 1.01
             assert whole.renyi(4.0) == pytest.approx(rest.renyi(4.0) + releases[k].renyi(4.0), rel=1e-12)
             assert whole.zero_concentrated(1e-3)[0] > rest.zero_concentrated(1e-3)[0]
@@ -249,17 +249,17 @@ def test_a_query_that_follows_the_noise_of_an_earlier_one_is_covered_by_the_adap
     second = extremal_law(Influence(l0=6, l2=1.0, linf=1.0), p, 6).at(1.0)
     truth = joint_oracle.adaptive_profile(1.0, [spread, one], p, 1.0)
     fixed = max(joint_oracle.adaptive_profile(1.0, [squares], p, 1.0) for squares in (spread, one))
-    in_advance = joint_loss([first, second], adaptive=False).delta(1.0)
+    in_advance = joint_loss([first, second], adaptivity="non-adaptive").delta(1.0)
     assert fixed <= in_advance < truth * (1 - 1e-3)
     assert truth <= joint_loss([first, second]).delta(1.0)
     # A joint loss keeps what it was granted for when it is joined to others.
-    nested = joint_loss([joint_loss([first, second]), count(1, 1.0, 1e3)], adaptive=False)
+    nested = joint_loss([joint_loss([first, second]), count(1, 1.0, 1e3)], adaptivity="non-adaptive")
     assert nested.delta(1.0) >= truth
 
 
 def test_fixed_queries_lose_no_more_than_adaptive_ones():
     releases = [filtered(20, 0.2, 6.0), filtered(30, 0.1, 5.0), count(10, 0.2, 9.0)]
-    fixed, adaptive = joint_loss(releases, adaptive=False), joint_loss(releases)
+    fixed, adaptive = joint_loss(releases, adaptivity="non-adaptive"), joint_loss(releases)
     for epsilon in (0.1, 1.0, 3.0):
         assert fixed.delta(epsilon) < adaptive.delta(epsilon)
     assert fixed.renyi(4.0) == adaptive.renyi(4.0) == pytest.approx(sum(one.renyi(4.0) for one in releases))
@@ -274,7 +274,7 @@ def test_adaptive_queries_behind_filters_are_bounded_by_rényi_divergences_too()
         assert loss.delta(epsilon) == pytest.approx(by_renyi, rel=0.02)
         assert loss.delta(epsilon) >= by_renyi * (1 - 1e-9)
     # Not much worse than what was fixed in advance, where the laws for increasing functions alone are.
-    assert loss.epsilon(1e-6) < 1.15 * joint_loss(releases, adaptive=False).epsilon(1e-6)
+    assert loss.epsilon(1e-6) < 1.15 * joint_loss(releases, adaptivity="non-adaptive").epsilon(1e-6)
     alone = dataclasses.replace(releases[0].law, convex=())
     assert joint_loss([alone.at(6.0)] * 4).epsilon(1e-6) > 1.8 * loss.epsilon(1e-6)
     assert joint_loss([count(9, 0.2, 6.0)] * 4).law.log_moments is None
@@ -314,8 +314,8 @@ def test_at_the_edges():
     assert joint_loss([nothing, nothing]).delta(0.0) == 0
     assert joint_loss([one, count(3, 0.5, 0.0)]).epsilon_delta(1e-6) == (math.inf, 1e-6)
     unbounded = extremal_law(Influence(l0=3, l2=math.inf, linf=math.inf), 0.5, 3).at(1.0)
-    for adaptive in (True, False):
-        loss = joint_loss([one, unbounded, filtered(3, 0.5, 1.0, size=20, std=2.0)], adaptive=adaptive)
+    for adaptivity in ("adaptive", "non-adaptive"):
+        loss = joint_loss([one, unbounded, filtered(3, 0.5, 1.0, size=20, std=2.0)], adaptivity=adaptivity)
         assert loss.delta(1.0) == 1
         assert loss.epsilon(1e-6) == loss.renyi(2.0) == loss.zero_concentrated(1e-3)[0] == math.inf
     refuses("losses must not be empty", joint_loss, [])
@@ -334,13 +334,19 @@ def test_far_tails_are_not_lost():
     just_above(loss.delta(4.0), truth)
 
 
-@pytest.mark.parametrize("adaptive", [True, False])
-def test_the_least_factor_is_the_least_and_is_enough(adaptive):
+@pytest.mark.parametrize("adaptivity", ["fully adaptive", "none", True])
+def test_no_joint_loss_is_stated_where_it_is_no_bound(adaptivity):
+    refuses("adaptivity .* must be one of 'non-adaptive', 'adaptive'", joint_loss, [count(1, 1.0, 1.0)] * 2,
+            adaptivity=adaptivity)  # fmt: skip
+
+
+@pytest.mark.parametrize("adaptivity", ["adaptive", "non-adaptive"])
+def test_the_least_factor_is_the_least_and_is_enough(adaptivity):
     releases = [filtered(20, 0.2, 6.0), filtered(20, 0.2, 6.0), filtered(30, 0.1, 5.0), count(10, 0.2, 9.0)]
-    factor = least_factor(releases, 0.7, 1e-5, adaptive=adaptive)
+    factor = least_factor(releases, 0.7, 1e-5, adaptivity=adaptivity)
 
     def at(factor):
-        return joint_loss([PrivacyLoss(one.law, one.scale * factor) for one in releases], adaptive=adaptive)
+        return joint_loss([PrivacyLoss(one.law, one.scale * factor) for one in releases], adaptivity=adaptivity)
 
     assert at(factor).epsilon(1e-5) <= 0.7
     assert at(factor * (1 - 1e-9)).delta(0.7) > 1e-5
@@ -351,8 +357,8 @@ def test_a_programme_of_52_releases_with_filters_is_quick():
     rng = np.random.default_rng(0)
     releases = [filtered(30, 0.2, float(scale)) for scale in 10 * rng.uniform(0.7, 1.5, 52)]
     with within(5):
-        factor = least_factor(releases, 1.0, 1e-6, adaptive=False)
-    loss = joint_loss([PrivacyLoss(one.law, one.scale * factor) for one in releases], adaptive=False)
+        factor = least_factor(releases, 1.0, 1e-6, adaptivity="non-adaptive")
+    loss = joint_loss([PrivacyLoss(one.law, one.scale * factor) for one in releases], adaptivity="non-adaptive")
     assert isinstance(loss.law, JointLaw)
     assert loss.epsilon(1e-6) <= 1.0
 

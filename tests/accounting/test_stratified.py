@@ -194,7 +194,7 @@ def test_the_joint_loss_of_several_releases_is_not_below_the_truth():
         squares = left[0][:, None, :, None] / first**2 + left[1][None, :, None, :] / second**2
         truth = np.max(np.mean(oracle.gaussian_profile(epsilon, np.sqrt(squares)), axis=(2, 3)))
         losses = [law(2, 3, 6).at(first), law(3, 3, 6).at(second)]
-        in_advance = joint_loss(losses, adaptive=False).delta(epsilon)
+        in_advance = joint_loss(losses, adaptivity="non-adaptive").delta(epsilon)
         assert truth * (1 - 1e-10) <= in_advance <= joint_loss(losses).delta(epsilon) * (1 + 1e-9)
         assert in_advance < 1.3 * truth  # a bound, which is close where steps are many
 

@@ -293,7 +293,7 @@ def seconds(job, *arguments, **options):
 def test_ledger(tmp_path, days, kind):
     (chain, log), releases = days, int(os.environ.get("SPEED_RELEASES", 1000))
     fixed, by_day = kind == "where parameters are fixed", kind == "with periods of days"
-    terms = {"period": "1d", "zone": "UTC"} if by_day else {"parameters_fixed": fixed}
+    terms = {"period": "1d", "zone": "UTC"} if by_day else {"adaptivity": "adaptive" if fixed else "fully adaptive"}
     metric = ts.period_distance("1d", zone="UTC") if by_day else None
     book, taken = ts.Ledger.create(tmp_path / "of.ledger", epsilon=1.0, delta=1e-6, **terms), []
     for k in range(releases):

@@ -292,13 +292,13 @@ def without_the_rest_at_the_top(sound, n, step, rest, p):
     return top(sound, n, step, rest, p)
 
 
-def variances_added(sound, losses, **adaptive):
+def variances_added(sound, losses, **adaptivity):
     losses = list(losses)
     return PrivacyLoss(losses[0].law, math.hypot(*(loss.scale for loss in losses)))
 
 
-def without_the_first(losses, **adaptive):
-    return joint.joint_loss(losses[1:] or losses, **adaptive)
+def without_the_first(losses, **adaptivity):
+    return joint.joint_loss(losses[1:] or losses, **adaptivity)
 
 
 def without_stages(measurement):
@@ -335,8 +335,8 @@ def counted_once(things):
     return dict.fromkeys(things, 1)
 
 
-def fixed_in_advance(losses, **adaptive):
-    return joint.joint_loss(losses, adaptive=False)
+def fixed_in_advance(losses, **adaptivity):
+    return joint.joint_loss(losses, adaptivity="non-adaptive")
 
 
 def noise_of_all(sound, release):
@@ -1108,7 +1108,7 @@ MUTANTS = [
     mutant("a whole that is believed", "check_whole", always(None),
            ("test_a_whole_is_not_below_its_part", {"delta": 1e-6})),
     mutant("a whole of which each part is looked at alone", "documents:_verify",
-           seeing(joint_loss=lambda losses, adaptive: losses[0]),
+           seeing(joint_loss=lambda losses, adaptivity: losses[0]),
            ("test_a_whole_is_not_below_its_part", {"delta": 1e-6})),
     mutant("a sentence that is believed", "documents:_reworded_sentences", always(()),
            "test_the_sentence_of_a_document_has_its_numbers"),

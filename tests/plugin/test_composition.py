@@ -122,7 +122,7 @@ def test_distances_go_through_the_stages_before():
 def test_filters_keep_their_benefit_as_all_is_fixed_beforehand():
     signal = count(own_space(), 5) >> ts.then_circulant_filter(ts.gaussian_kernel(SIZE, 2.0))
     members = [signal >> noise(1.0, 0.3)] * 3
-    in_advance = joint_loss([known_loss(members[0]).loss(1)] * 3, adaptive=False)
+    in_advance = joint_loss([known_loss(members[0]).loss(1)] * 3, adaptivity="non-adaptive")
     assert ts.make_composition(members).map(1).delta(0.5) == in_advance.delta(0.5)
     assert in_advance.delta(0.5) < joint_loss([known_loss(members[0]).loss(1)] * 3).delta(0.5)
 

@@ -127,7 +127,7 @@ def test_releases_in_rho_add_up_in_documents(log_space):
     document = json.loads(ts.write_releases(releases))
     assert document["joint_loss"] == [[pytest.approx(0.3), 0.0]]
     assert document["guarantee"] == "0.300001-zCDP for one individual added or removed"
-    in_advance = json.loads(ts.write_releases(releases, in_advance=True))
+    in_advance = json.loads(ts.write_releases(releases, adaptivity="adaptive"))
     assert in_advance["joint_loss"] == [[pytest.approx(0.3, rel=1e-12), 0.0]]
     assert ts.read_releases(json.dumps(document)) == tuple(releases)
     sampled = log_space >> CHAINS["dropped"]() >> ts.then_subsampled_gaussian(

@@ -244,7 +244,7 @@ def test_errors_are_as_stated_and_less_than_before():
 def test_from_the_released_documents_alone():
     released = together()(log_of())
     found = ts.reconcile(*map(ts.interpolate, released))
-    text = ts.write_releases(released, in_advance=True)
+    text = ts.write_releases(released, adaptivity="adaptive")
     again = ts.reconcile(*map(ts.interpolate, ts.read_releases(text)))
     for one, other in zip(found, again, strict=True):
         assert np.array_equal(one.values, other.values)
@@ -404,7 +404,7 @@ def test_what_is_composed_on_the_log_is_of_several_invocations():
     # A composition behind the count keeps its name within any other, and in its document.
     inner = panel >> ts.then_composition(both, delta=1e-6)
     [released, *_] = ts.make_composition([inner, panel >> noise], delta=2e-6)(log_of(size=24))
-    again = ts.read_releases(ts.write_releases(released, in_advance=True))
+    again = ts.read_releases(ts.write_releases(released, adaptivity="adaptive"))
     add_up(*ts.reconcile(*map(ts.interpolate, again)))
     outer = panel >> ts.then_composition([ts.then_composition(both), ts.then_totals({"all": KEYS}) >> noise])
     (panel_released, city), total = outer(log_of(size=24))

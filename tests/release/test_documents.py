@@ -45,7 +45,7 @@ def test_releases_are_written_with_their_joint_guarantee():
 def test_releases_of_a_composition_state_their_joint_loss():
     parts = [behind(count()), behind(count(participation_cap=3), scale=9.0)]
     releases = [part(LOG) for part in parts]
-    text = ts.write_releases(releases, in_advance=True)
+    text = ts.write_releases(releases, adaptivity="adaptive")
     document = json.loads(text)
     ((epsilon, delta),) = document["joint_loss"]
     assert (epsilon, delta) == pytest.approx(ts.make_composition(parts, delta=2e-6).map(1), rel=1e-9)
@@ -60,7 +60,7 @@ def test_releases_of_a_composition_state_their_joint_loss():
         others = [replace(one, composition=name, invocation="ef") for one, name in zip(releases, names, strict=True)]
         assert joint_guarantee(others) == read_document(ts.write_releases(releases)).guarantee != words
     # The same loss at another δ: as that of a whole of which they are a part.
-    again = json.loads(ts.write_releases(releases, in_advance=True, delta=1e-6))
+    again = json.loads(ts.write_releases(releases, adaptivity="adaptive", delta=1e-6))
     ((more, at),) = again["joint_loss"]
     assert (more, at) == pytest.approx(ts.make_composition(parts, delta=1e-6).map(1), rel=1e-9)
     assert more > epsilon
@@ -69,7 +69,7 @@ def test_releases_of_a_composition_state_their_joint_loss():
     for change in ([[more * 0.999, at]], [[more, at * 0.9]], [[epsilon, at]], [[more, 0.0]], [[0.0, 0.0]]):
         with pytest.raises(ValueError, match=r"joint_loss .* is stated, but the releases together give"):
             ts.read_releases(json.dumps(again | {"joint_loss": change}))
-    with pytest.raises(ValueError, match=r"delta \(1e-06\) is for releases in \(ε, δ\) that were fixed in_advance"):
+    with pytest.raises(ValueError, match=r"delta \(1e-06\) is for releases in \(ε, δ\) that were fixed in advance"):
         ts.write_releases(releases, delta=1e-6)
     # What was not fixed in advance may not claim it.
     for change in ({"in_advance": False}, {"joint_loss": [[epsilon * 0.999, delta]]}):
@@ -82,18 +82,16 @@ def test_behind_filters_the_joint_loss_holds_only_where_data_do_not_react():
     measurement = behind(count() >> ts.then_circulant_filter(SMOOTH))
     releases = [measurement(LOG) for _ in range(3)]
     alone = releases[0].design.loss()
-    fixed, free = (
-        json.loads(ts.write_releases(releases, in_advance=True, data_fixed=fixed)) for fixed in (True, False)
-    )
+    fixed, free = (json.loads(ts.write_releases(releases, adaptivity=kind)) for kind in ("non-adaptive", "adaptive"))
     ((least, delta),), ((most, _),) = fixed["joint_loss"], free["joint_loss"]
-    assert least == pytest.approx(joint_loss([alone] * 3, adaptive=False).epsilon(delta), rel=1e-9)
-    adaptive = joint_loss([alone] * 3, adaptive=True).epsilon(delta)
+    assert least == pytest.approx(joint_loss([alone] * 3, adaptivity="non-adaptive").epsilon(delta), rel=1e-9)
+    adaptive = joint_loss([alone] * 3, adaptivity="adaptive").epsilon(delta)
     assert most == pytest.approx(min(adaptive, 3 * releases[0].stated.loss[0][0]), rel=1e-9)
     assert least < most
     refuses("the releases together give", ts.read_releases, json.dumps(fixed | {"data_fixed": False}))
     # Of counts that drop, without filter, both are one.
     plain = [behind(count())(LOG) for _ in range(3)]
-    fixed, free = (json.loads(ts.write_releases(plain, in_advance=True, data_fixed=fixed)) for fixed in (True, False))
+    fixed, free = (json.loads(ts.write_releases(plain, adaptivity=kind)) for kind in ("non-adaptive", "adaptive"))
     assert fixed["joint_loss"][0] == pytest.approx(free["joint_loss"][0], rel=1e-9)
 
 
@@ -103,7 +101,7 @@ def test_behind_filters_the_joint_loss_holds_only_where_data_do_not_react():
 def test_releases_in_every_measure_state_their_joint_loss(view):
     parts = [behind(count(), scale, p=0.5, **view) for scale in (4.0, 9.0)]
     releases = [part(LOG) for part in parts]
-    text = ts.write_releases(releases, in_advance=True)
+    text = ts.write_releases(releases, adaptivity="adaptive")
     assert ts.read_releases(text) == tuple(releases)
     stated = json.loads(text)["joint_loss"]
     joint = ts.make_composition(parts, **({"failure_probability": 2e-6} if len(stated) == 1 else view)).map(1)
@@ -159,12 +157,12 @@ def test_releases_that_do_not_add_up_are_refused():
         "another distance": event_log().at_distance(2),
         "another column of identifiers": event_log("card"),
     }
-    for in_advance in (False, True):
+    for adaptivity in ("fully adaptive", "adaptive"):
         for releases in ([], *([one, other] for other in others.values())):
             with pytest.raises(
                 ValueError, match="at least one, all with the same measure, unit of privacy, identifier"
             ):
-                ts.write_releases(releases, in_advance=in_advance)
+                ts.write_releases(releases, adaptivity=adaptivity)
     # The same people by another column of times: all that they did is lost by both.
     assert len(ts.read_releases(ts.write_releases([one, event_log(time="left")]))) == 2
     refuses("must each state one pair", ts.write_releases, [released(output_measure=dp.renyi_divergence())])
@@ -214,7 +212,7 @@ def test_other_documents_are_refused():
 
 
 def test_the_sentence_of_a_document_has_its_numbers(tmp_path):
-    alone, several = released().to_json(), ts.write_releases(two(), in_advance=True)
+    alone, several = released().to_json(), ts.write_releases(two(), adaptivity="adaptive")
     for text in (alone, several):
         document = json.loads(text)
         right = document["guarantee"]
@@ -250,12 +248,12 @@ def test_a_whole_is_not_below_its_part(view):
         with pytest.raises(ValueError, match=r"^loss of the whole .* is stated, but this part of it alone gives"):
             ts.read_releases(json.dumps(lying(releases[0], loss=less)))
     # All parts are here: the whole is not below all of them together, either.
-    assert ts.write_releases(releases, in_advance=True)
+    assert ts.write_releases(releases, adaptivity="adaptive")
     less = [loss[0] * 0.999, second]
     documents = [lying(release, loss=less) for release in releases]
     false = [ts.Release.from_dict(document) for document in documents]
     assert all(release.verify() for release in false)
-    refuses(r"^loss of the whole .* is stated, but its parts together give", ts.write_releases, false, in_advance=True)
+    refuses(r"^loss of the whole .* is stated, but its parts together give", ts.write_releases, false, adaptivity="adaptive")
     # The same part again loses nothing more, and of parts of two equal compositions nothing is known.
     other = ts.Release.from_dict(lying(ts.make_composition(parts, **view)(LOG)[1], loss=less))
     assert all(ts.write_releases([false[0], one]) for one in (false[0], other))
@@ -316,6 +314,6 @@ def test_a_document_names_what_it_cannot_show():
     assert read_document(released().to_json()).trusted == ()
     assert read_document(releases[0].to_json()).trusted == ("what else is in the composition",)
     promises = ("that all of it was fixed before the first release", "that no data reacted to an earlier release")
-    for k, said in enumerate([{}, {"in_advance": True}, {"in_advance": True, "data_fixed": True}]):
+    for k, said in enumerate([{}, {"adaptivity": "adaptive"}, {"adaptivity": "non-adaptive"}]):
         read = read_document(ts.write_releases(releases, **said))
         assert read.trusted == ("what else is in the composition", *promises[:k])

@@ -23,9 +23,7 @@ SCHEMAS = {path.name: json.loads(path.read_text("utf-8")) for path in (ROOT / "d
 RESOURCES = [(name, referencing.Resource.from_contents(schema)) for name, schema in SCHEMAS.items()]
 READERS = {
     "release": lambda text: ts.Release.from_json(text).to_dict(),
-    "releases": lambda text: json.loads(
-        ts.write_releases(read_document(text).releases, in_advance=True, data_fixed=True)
-    ),
+    "releases": lambda text: json.loads(ts.write_releases(read_document(text).releases, adaptivity="non-adaptive")),
     "programme": lambda text: ts.Programme.from_json(text).to_dict(),
 }
 
