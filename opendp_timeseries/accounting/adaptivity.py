@@ -10,7 +10,7 @@ __all__ = ["Adaptivity"]
 
 
 class Adaptivity(StrEnum):
-    """What may depend on the output of earlier releases: each value allows all that the one before it does.
+    """The choices that may depend on the output of earlier releases: each value allows all that the one before allows.
 
     Proof: docs/proofs/several_releases.md.
     """

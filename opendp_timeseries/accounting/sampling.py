@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,7 +140,7 @@ class Sampling:
         """``"poisson"`` or ``"stratified"``."""
         return SAMPLINGS[self.stratified]
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, object]:
         """Return the sampling as arguments of a constructor."""
         return {"sampling_probability": self.probability, "sampling": self.name}
 

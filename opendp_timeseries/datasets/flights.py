@@ -4,7 +4,7 @@
 """
 
 from importlib.resources import files
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ _FILE = "flights.npz"
 _EPOCH = np.datetime64("2013-01-01T00:00:00", "s")
 
 
-def load_flights() -> dict[str, NDArray[Any]]:
+def load_flights() -> dict[str, NDArray[np.generic]]:
     """Return the departures from New York's three airports in 2013, as an event log.
 
     An individual is an aircraft, named by its tail number; an event is one actual departure from EWR, JFK or

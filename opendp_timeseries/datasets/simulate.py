@@ -3,8 +3,6 @@
 The generator is an ordinary one: simulated people need no protection.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -20,7 +18,7 @@ def simulate_event_log(
     rng: np.random.Generator,
     events: ArrayLike = (0.0, 1.0),
     profile: ArrayLike | None = None,
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, NDArray[np.generic]]:
     """Simulate an event log in which each individual takes part in a random number of steps.
 
     Each individual draws a number of steps from ``participation``, then that many different steps, one after

@@ -21,7 +21,7 @@ from opendp_timeseries.grid import TimeGrid
 
 @dataclass(frozen=True)
 class Count:
-    """What is read of individuals, how they are weighted, and what of it is added up over time.
+    """A reading of individuals, the way they are weighted, and what of it is added up over time.
 
     With a unit of privacy within a period, an individual counts anew in each period, and the cap holds in each.
 
@@ -68,7 +68,7 @@ class Count:
 
     @property
     def unit(self) -> Unit:
-        """What a distance of 1 between two logs is."""
+        """The unit of privacy: a distance of 1 between two logs."""
         return self.reading.unit
 
     @property
@@ -113,17 +113,17 @@ class Count:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether each count draws anew which of somebody's steps, or series, count."""
+        """True if each count draws anew which of somebody's steps, or series, count."""
         return self.reading.is_drawn or self.weighting.is_drawn(self.reading)
 
     @property
     def is_full(self) -> bool:
-        """Whether the counts of everybody, in all of their steps, can be read off."""
+        """True if the counts of everybody, in all of their steps, can be read off."""
         limits = self.reading.step_cap, self.reading.gap, self.reading.key_cap, self.reading.is_assumed
         return limits == (1, 1, None, False) and self.weighting.is_full(self.reading)
 
     @property
-    def each(self) -> Self:
+    def single_series(self) -> Self:
         """The count of each series by itself. The caps stay: they hold over the whole panel."""
         source = self.source and replace(self.source, by=None)
         reading = replace(self.reading, panel=None, key_cap=None, source=source, grouping=None)

@@ -7,7 +7,7 @@ query with the same noise.
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of
@@ -58,7 +58,7 @@ class Design:
         return hash((self.scale, self.sampling, grid and (grid.size, grid.start)))
 
     @property
-    def known(self) -> Signal:
+    def known_signal(self) -> Signal:
         """The signal; ValueError if it is not known how it is made."""
         if isinstance(self.signal, UnknownSignal):
             stage = "a stage before the noise" if self.signal.stage is None else f"a stage ({self.signal.stage})"
@@ -70,12 +70,12 @@ class Design:
 
     @property
     def count(self) -> Count:
-        """What is counted; ValueError if that is not known."""
-        return self.known.count
+        """The count; ValueError if it is not known."""
+        return self.known_signal.count
 
     @property
     def unit(self) -> Unit:
-        """What a distance of 1 between two logs is; ValueError if that is not known."""
+        """The unit of privacy; ValueError if it is not known."""
         return self.count.unit
 
     def loss(self, distance: int = 1, *, periods: int = 1) -> PrivacyLoss:
@@ -90,7 +90,7 @@ class Design:
     def law(self, distance: int = 1, *, periods: int = 1) -> ExtremalLaw:
         """Return the worst-case law of the squared distance that sampling leaves, which does not depend on σ."""
         # Nor on which columns are read, or when the steps are: a year of months is accounted for once.
-        signal, count = self.known, self.count
+        signal, count = self.known_signal, self.count
         if count.per is None and (periods == 1 or count.unit.period is None):
             period = None if count.unit.period is None else Period(count.reading.period_length)
             unit, anytime = replace(count.unit, period=period), TimeGrid(size=count.grid.size)
@@ -106,7 +106,7 @@ class Design:
         :param delta: δ at which the measurement is to state its loss; the whole profile if left out.
         :raises ValueError: if it is not known how the signal is made, or the count was made elsewhere.
         """
-        count, signal, source = self.count, self.known, self.count.source
+        count, signal, source = self.count, self.known_signal, self.count.source
         if source is None or source.exact:
             raise ValueError("the call is written for a count of an event log by event_log_domain(…) only")
         time = source.time or ("time" if source.identifier != "time" else "step")  # not used where no times are read
@@ -115,11 +115,11 @@ class Design:
         budget = {"epsilon": epsilon, "delta": delta} if private else {}
         stages = [_call_of_count(count, source, **budget)]
         if signal.groups is not None:
-            stages.append(_call("then_totals", repr(dict(signal.groups.to_dict()))))
+            stages.append(_call("then_totals", repr(signal.groups.tree)))
         stages += [_call("then_circulant_filter", f"ts.{kernel.python()}") for kernel in signal.kernels]
         noise = _call("then_subsampled_gaussian", repr(self.scale), **sample, delta=delta)
-        made = (f"count = {'count' if k else 'space'} >> {stage}" for k, stage in enumerate(stages))
-        noisy = [f"measurement = space >> {stages[0]}"] if budget else [*made, f"measurement = count >> {noise}"]
+        assignments = (f"count = {'count' if k else 'space'} >> {stage}" for k, stage in enumerate(stages))
+        noisy = [f"measurement = space >> {stages[0]}"] if budget else [*assignments, f"measurement = count >> {noise}"]
         lines = [
             "import opendp.prelude as dp, opendp_timeseries as ts",
             'dp.enable_features("contrib", "honest-but-curious")',
@@ -130,12 +130,12 @@ class Design:
         ]
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the design as plain Python objects, ready for ``json.dumps``."""
-        return self.known.to_dict() | {"sampling": encode(self.sampling), "scale": self.scale}
+        return self.known_signal.to_dict() | {"sampling": encode(self.sampling), "scale": self.scale}
 
     @classmethod
-    def from_dict(cls, document: Any) -> Self:
+    def from_dict(cls, document: object) -> Self:
         """Read back what :meth:`to_dict` wrote; TypeError or ValueError for anything else."""
         fields = fields_of(document, "design", {"count": dict, "stages": list, "sampling": Sampling, "scale": float})
         check.real("scale", fields["scale"], above=0.0)
@@ -164,7 +164,7 @@ def noise_exponent(scale: float, resolution_bits: int | None) -> int:
     return min(fine - _GRID_BITS, -resolution_bits)
 
 
-def _call(name: str, *given: str, **options: Any) -> str:
+def _call(name: str, *given: str, **options: object) -> str:
     """Write a call of this package, without options that are None."""
     named = (f"{option}={value!r}" for option, value in options.items() if value is not None)
     return f"ts.{name}({', '.join([*given, *named])})"
@@ -187,7 +187,7 @@ def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
     if reading.is_once:
         given = [] if source.time is None else ["grid=grid"]
         return _call("then_individual_count", *given, *stated, **panel, key_cap=count.cap if panel else None)
-    caps: dict[str, Any] = {"participation_cap": count.cap}
+    caps: dict[str, object] = {"participation_cap": count.cap}
     caps |= {name: getattr(reading, name) for name in ("step_cap", "gap") if getattr(reading, name) > 1}
     if reading.is_sum:
         caps |= {"step_cap": None, "value": source.value, "bound": reading.step_cap}
@@ -195,7 +195,7 @@ def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
     caps |= {"key_cap": reading.key_cap, **panel}
     if count.tiers is not None:
         if reading.grouping is not None:
-            caps |= {"groups": dict(reading.grouping.groups.to_dict()), "shares": reading.grouping.fractions()}
+            caps |= {"groups": reading.grouping.groups.tree, "shares": reading.grouping.fractions()}
         name = "then_private_series" if budget else "then_participation_count"
         return _call(name, "grid", *stated, **budget, **caps)
     per = [] if count.per is None else [f"per={_call_of_grid(count.per)}"]

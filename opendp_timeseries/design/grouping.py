@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +37,10 @@ class Grouping:
         object.__setattr__(self, "shares", shares)
         keys = set(self.groups.innermost)
         for depth in range(self.depth):
-            level = {name: members for name, members, own in self._members() if own == depth}
-            if left := sorted(map(str, keys.difference(*level.values()))):
+            level = {name: members for name, members, level_depth in self._members() if level_depth == depth}
+            if missing := sorted(map(str, keys.difference(*level.values()))):
                 where = f"beside {next(iter(level))!r}"
-                raise ValueError(f"every key must be in a group of each level; put {left[0]!r} into one {where}")
+                raise ValueError(f"every key must be in a group of each level; put {missing[0]!r} into one {where}")
         if len(shares) != self.depth + 1 or sum(shares) != SHARES:
             of = f"one for the keys and each of {self.depth} levels of groups"
             raise ValueError(f"shares of levels ({list(shares)}), in sixteenths, must be {of}, and add up to {SHARES}")
@@ -54,7 +54,7 @@ class Grouping:
         return max(self.groups.depths) + 1
 
     @classmethod
-    def of(cls, tree: Any, keys: Sequence[Key], shares: Sequence[float] | None = None) -> Self:
+    def of(cls, tree: object, keys: Sequence[Key], shares: Sequence[float] | None = None) -> Self:
         """Read a mapping from names to keys, or to such mappings.
 
         :param keys: of the panel, compared as text.
@@ -64,12 +64,12 @@ class Grouping:
         groups = Groups.of(tree, keys)
         return cls(groups=groups, shares=_sixteenths(shares, max(groups.depths) + 1))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain Python objects; :meth:`from_dict` reads them back exactly."""
         return {"groups": self.groups.to_dict(), "shares": list(self.shares)}
 
     @classmethod
-    def from_dict(cls, document: Any) -> Self:
+    def from_dict(cls, document: object) -> Self:
         """Read back what :meth:`to_dict` wrote; TypeError or ValueError for anything else."""
         fields = fields_of(document, "grouping", {"groups": list, "shares": tuple[int, ...]})
         return cls(groups=Groups.from_dict(fields["groups"]), shares=fields["shares"])
@@ -93,11 +93,12 @@ class Grouping:
 
     def weights(self, weights: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the weights of levels, given those of one series: a column for each level, for each column."""
-        each = [[math.isqrt(w * w * share // SHARES) for w in row for share in self.shares] for row in weights.tolist()]
-        return np.array(each, dtype=np.int64)
+        rows = weights.tolist()
+        levels = [[math.isqrt(weight**2 * share // SHARES) for weight in row for share in self.shares] for row in rows]
+        return np.array(levels, dtype=np.int64)
 
 
-def grouping_of(groups: Any, panel: tuple[Key, ...] | None, shares: Sequence[float] | None) -> Grouping | None:
+def grouping_of(groups: object, panel: tuple[Key, ...] | None, shares: Sequence[float] | None) -> Grouping | None:
     """Return the grouping that a constructor is asked for; None for none."""
     if groups is None:
         if shares is not None:
@@ -108,18 +109,18 @@ def grouping_of(groups: Any, panel: tuple[Key, ...] | None, shares: Sequence[flo
     return Grouping.of(groups, panel, shares)
 
 
-def _sixteenths(shares: Any, depth: int) -> tuple[int, ...]:
+def _sixteenths(shares: object, depth: int) -> tuple[int, ...]:
     if shares is None:
-        own = SHARES - _OF_GROUPS * depth
-        if own < 1:
+        innermost = SHARES - _OF_GROUPS * depth
+        if innermost < 1:
             raise ValueError(f"shares must be given for {depth} levels of groups: of the norm, from the keys outwards")
-        return (own, *[_OF_GROUPS] * depth)
+        return (innermost, *[_OF_GROUPS] * depth)
     if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != depth + 1:
         problem = f"must list one share for the keys and each of {depth} levels of groups, outwards"
         raise ValueError(f"shares ({check.shown(shares)}) {problem}")
     numbers = [check.real("share of a level", share, above=0.0, below=1.0) for share in shares]
-    _, *others = (round(number * SHARES) for number in numbers)
-    sixteenths = (SHARES - sum(others), *others)
+    _, *outer = (round(number * SHARES) for number in numbers)
+    sixteenths = (SHARES - sum(outer), *outer)
     if abs(math.fsum(numbers) - 1) > 1e-9 or min(sixteenths) < 1:
         raise ValueError(f"shares ({check.shown(list(shares))}) must add up to 1, and each be at least a sixteenth")
     return sixteenths

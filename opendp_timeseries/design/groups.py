@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import decode
@@ -45,10 +45,10 @@ class Groups:
                 raise ValueError(f"group {name!r} must hold at least one key")
             if (twice := _repeated(keys)) is not None:
                 raise ValueError(f"group {name!r} must hold distinct keys; {twice!r} is there twice")
-        for found, value in {"names": names, **self._place()}.items():
-            object.__setattr__(self, found, value)
+        for attribute, value in {"names": names, **self._place()}.items():
+            object.__setattr__(self, attribute, value)
 
-    def _place(self) -> dict[str, Any]:
+    def _place(self) -> dict[str, object]:
         """Place groups in each other, or refuse two that overlap."""
         innermost: dict[Key, int] = {}
         parents: list[int | None] = []
@@ -56,8 +56,8 @@ class Groups:
         for k, (name, keys) in enumerate(self.members):
             around = {innermost.get(key) for key in keys}
             if len(around) > 1:
-                others = " and ".join(repr(self.members[up][0]) for up in sorted(up for up in around if up is not None))
-                overlap = f"{name!r} overlaps {others}"
+                names = (repr(self.members[up][0]) for up in sorted(up for up in around if up is not None))
+                overlap = f"{name!r} overlaps {' and '.join(names)}"
                 raise ValueError(f"groups must be nested, the larger first, or have no key in common; {overlap}")
             parents.append(up := around.pop())
             depths.append(0 if up is None else depths[up] + 1)
@@ -65,15 +65,15 @@ class Groups:
         return {"parents": tuple(parents), "depths": tuple(depths), "innermost": innermost}
 
     @classmethod
-    def of(cls, tree: Any, keys: Sequence[Key]) -> Self:
+    def of(cls, tree: object, keys: Sequence[Key]) -> Self:
         """Read a mapping from names to keys, or to such mappings.
 
         :param keys: of the panel, compared as text.
         :raises TypeError: unless it is a mapping.
         :raises ValueError: if a key is not of the panel, or is in no group, or in two that are not nested.
         """
-        known = {str(key): key for key in keys}
-        members = tuple((name, tuple(_of_panel(name, leaf, known) for leaf in leaves)) for name, leaves in _walk(tree))
+        panel = {str(key): key for key in keys}
+        members = tuple((name, tuple(_of_panel(name, leaf, panel) for leaf in leaves)) for name, leaves in _walk(tree))
         groups = cls(members)
         groups.check_panel(tuple(keys))
         return groups
@@ -81,25 +81,30 @@ class Groups:
     def check_panel(self, keys: tuple[Key, ...]) -> None:
         """Refuse groups that are not of all keys of a panel and of no other, or that have the name of one."""
         if missing := [key for key in keys if key not in self.innermost]:
-            more = "" if len(missing) == 1 else f", and {len(missing) - 1} more"
-            raise ValueError(f"every key of the panel must be in a group; {missing[0]!r} is in none{more}")
+            further = "" if len(missing) == 1 else f", and {len(missing) - 1} more"
+            raise ValueError(f"every key of the panel must be in a group; {missing[0]!r} is in none{further}")
         panel, texts = set(keys), set(map(str, keys))
-        if others := [key for key in self.innermost if key not in panel]:
-            raise ValueError(f"groups must hold keys of the panel; {others[0]!r} is not one")
+        if foreign := [key for key in self.innermost if key not in panel]:
+            raise ValueError(f"groups must hold keys of the panel; {foreign[0]!r} is not one")
         if named := [name for name in self.names if name in texts]:
             raise ValueError(f"groups must not have the name of a key; {named[0]!r} is one")
 
-    def to_dict(self) -> list[Any]:
+    @property
+    def tree(self) -> dict[str, list[Key]]:
+        """The keys of each group by its name, as :meth:`of` reads them."""
+        return {name: list(keys) for name, keys in self.members}
+
+    def to_dict(self) -> list[list[object]]:
         """Return plain Python objects; :meth:`from_dict` reads them back exactly."""
         return [[name, list(keys)] for name, keys in self.members]
 
     @classmethod
-    def from_dict(cls, groups: list[Any]) -> Self:
+    def from_dict(cls, groups: list[object]) -> Self:
         """Read back what :meth:`to_dict` wrote; ValueError for anything else."""
         return cls(decode(tuple[tuple[str, tuple[Key, ...]], ...], groups, "totals"))
 
 
-def _walk(tree: Any) -> Iterator[tuple[str, list[Any]]]:
+def _walk(tree: object) -> Iterator[tuple[str, list[object]]]:
     """Yield every group before those in it, with all of its leaves."""
     if not isinstance(tree, Mapping):
         raise TypeError(f"groups ({type(tree).__name__}) must be a mapping from names to keys; {_REMEDY}")
@@ -111,7 +116,7 @@ def _walk(tree: Any) -> Iterator[tuple[str, list[Any]]]:
             yield from _walk(inner)
 
 
-def _leaves(inner: Any) -> Iterator[Any]:
+def _leaves(inner: object) -> Iterator[object]:
     if isinstance(inner, Mapping):
         for part in inner.values():
             yield from _leaves(part)
@@ -121,14 +126,14 @@ def _leaves(inner: Any) -> Iterator[Any]:
         yield from inner
 
 
-def _of_panel(name: str, leaf: Any, known: Mapping[str, Key]) -> Key:
+def _of_panel(name: str, leaf: object, panel: Mapping[str, Key]) -> Key:
     if not isinstance(leaf, str):
         leaf = check.integer(f"key of group {name!r}", leaf)
-    if str(leaf) not in known:
+    if str(leaf) not in panel:
         raise ValueError(f"groups must hold keys of the panel; {check.shown(leaf)} of {name!r} is not one")
-    return known[str(leaf)]
+    return panel[str(leaf)]
 
 
-def _repeated(values: Sequence[Any]) -> Any:
+def _repeated(values: Sequence[Key]) -> Key | None:
     """Return a value that is there twice; None if there is none."""
     return next((value for value, times in Counter(values).items() if times > 1), None)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,17 +62,17 @@ class Kernel:
         object.__setattr__(self, "numerators", fixed)
         object.__setattr__(self, "resolution_bits", resolution_bits)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return Kernel, (self.numerators, self.resolution_bits, self.name)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain Python objects, with the taps that are not zero; :meth:`from_dict` reads them back exactly."""
         at = np.flatnonzero(self.numerators)
         taps = [[int(step), int(self.numerators[step])] for step in at]
         return {"name": self.name, "size": self.size, "resolution_bits": self.resolution_bits, "taps": taps}
 
     @classmethod
-    def from_dict(cls, document: Any, size: int) -> Kernel:
+    def from_dict(cls, document: object, size: int) -> Kernel:
         """Read back what :meth:`to_dict` wrote; TypeError or ValueError for anything else.
 
         :param size: what the size must be, so that a document cannot ask for any amount of memory.
@@ -111,7 +111,7 @@ class Kernel:
 
     @cached_property
     def is_symmetric_decreasing(self) -> bool:
-        """Whether ``h >= 0``, ``h_t = h_(-t)`` and ``h`` does not increase in circular distance."""
+        """True if ``h >= 0``, ``h_t = h_(-t)`` and ``h`` does not increase in circular distance."""
         return is_symmetric_decreasing(self.numerators)
 
     @cached_property
@@ -139,7 +139,7 @@ class Kernel:
         if maker not in _NAMED:
             return None
         option, _, value = parameter.partition("=")
-        options: dict[str, Any] = {} if maker == "identity" else {"resolution_bits": resolution_bits}
+        options: dict[str, float] = {} if maker == "identity" else {"resolution_bits": resolution_bits}
         if value:
             options[option] = int(value) if value.isdecimal() else float(value)
         return _NAMED[maker](self.size, **options)
@@ -193,7 +193,7 @@ def _short(number: float) -> str:
     return repr(number).removesuffix(".0")  # which reads back exactly
 
 
-def _size(size: Any) -> int:
+def _size(size: object) -> int:
     return integer("size", size, minimum=1, remedy="give the number of steps of the grid, grid.size")
 
 
@@ -224,10 +224,10 @@ def _decreasing(
     # A hair low, by more than the few rounding errors here, so that the sum of the floors is at most `units`.
     scale = units / math.fsum(copies * weights) * (1 - 2.0**-45)
     half = np.floor(weights * scale).astype(np.int64)
-    left = units - int(copies @ half)  # at least 0, and at most one for each of the `size` taps
-    pairs = max(left - 1, 0) // 2
+    remainder = units - int(copies @ half)  # at least 0, and at most one for each of the `size` taps
+    pairs = max(remainder - 1, 0) // 2
     half[1 : pairs + 1] += 1
-    half[0] += left - 2 * pairs  # at least 1 whenever its neighbour got 1
+    half[0] += remainder - 2 * pairs  # at least 1 whenever its neighbour got 1
     return Kernel(np.concatenate([half, half[(size - 1) // 2 : 0 : -1]]), resolution_bits, name)
 
 

@@ -7,7 +7,7 @@ what is read. How much of that counts is the weighting's (:mod:`~opendp_timeseri
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,14 +96,14 @@ class Reading:
         if self.key_cap is not None and self.panel is None:
             raise ValueError(f"key_cap ({check.shown(self.key_cap)}) requires by= and keys=, or leave it out")
         gap = "the fewest steps from one counted step of an individual to their next, from 1, which is no gap, to the"
-        for name, remedy, most in (
+        for name, remedy, maximum in (
             ("step_cap", "the most of one individual in one step", MOST_BOUND if self.is_sum else 10**100),  # a float
             ("gap", f"{gap} {self.grid.size} of the grid", self.grid.size),
             ("key_cap", "the most keys at which one individual counts in a step", None),
         ):
             if name != "key_cap" or self.key_cap is not None:
-                known = "bound" if name == "step_cap" and self.is_sum else name
-                value = check.integer(known, getattr(self, name), minimum=1, maximum=most, remedy=remedy)
+                label = "bound" if name == "step_cap" and self.is_sum else name
+                value = check.integer(label, getattr(self, name), minimum=1, maximum=maximum, remedy=remedy)
                 object.__setattr__(self, name, value)
         if self.once_over is not None and self.grid.size > 1:
             raise ValueError(f"grid ({self.grid!r}) must be one step where individuals are read once over another grid")
@@ -139,12 +139,12 @@ class Reading:
             problem = "must be left out with groups, beside which nobody has to be left out of any key"
             raise ValueError(f"key_cap ({self.key_cap}) {problem}")
         if self.is_sum:  # so that no sum of what one individual adds to a group overflows
-            most, problem = 256 * MOST_BOUND // self.series, f"must be at most this with groups of {self.series} keys"
-            check.integer("bound", self.step_cap, maximum=most, remedy=f"{problem}; choose a coarser unit")
+            remedy = f"must be at most this with groups of {self.series} keys; choose a coarser unit"
+            check.integer("bound", self.step_cap, maximum=256 * MOST_BOUND // self.series, remedy=remedy)
 
     @property
     def is_sum(self) -> bool:
-        """Whether values are added up; else rows are counted."""
+        """True if values are added up, False if rows are counted."""
         return self.source is not None and self.source.value is not None
 
     @property
@@ -161,17 +161,17 @@ class Reading:
 
     @property
     def is_once(self) -> bool:
-        """Whether individuals are read once, at each key, over a whole grid or log."""
+        """True if individuals are read once, at each key, over a whole grid or log."""
         return self.once_over is not None or (self.source is not None and self.source.time is None)
 
     @property
     def is_assumed(self) -> bool:
-        """Whether limits and caps are assumed of counts made elsewhere; else the count enforces them."""
+        """True if limits and caps are assumed of counts made elsewhere, False if the count enforces them."""
         return self.source is None
 
     @property
     def is_drawn(self) -> bool:
-        """Whether each count draws anew in which series an individual is read."""
+        """True if each count draws anew in which series an individual is read."""
         return self.key_cap is not None and self.key_cap < self.series
 
     @property
@@ -286,11 +286,11 @@ def most_in_a_step(value: str | None, bound: int | None, step_cap: int) -> int:
         problem = f"must be left out with value ({check.shown(value)}), of which bound= is the most in a step"
         raise ValueError(f"step_cap ({check.shown(step_cap)}) {problem}")
     remedy = "the most of one individual in one step, in whole units, from what is plausible and never from the log"
-    most: int = check.required("bound", check.REQUIRED if bound is None else bound, remedy)
-    return most
+    limit: int = check.required("bound", check.REQUIRED if bound is None else bound, remedy)
+    return limit
 
 
-def _plain(key: Any) -> Any:
+def _plain(key: Key) -> Key:
     if isinstance(key, str):
         return str.__str__(key)  # NumPy's are shown as np.str_, and members of an Enum by their names
     return int(key) if isinstance(key, (int, np.integer)) and not isinstance(key, bool) else key

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal, Self
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, written
@@ -76,7 +76,7 @@ class Signal:
 
     @property
     def groups(self) -> Groups | None:
-        """Which series of the panel were added up, if any were."""
+        """The groups whose series were added up; None if none were."""
         first = self.stages[0] if self.stages else None
         return first if isinstance(first, Groups) else None
 
@@ -103,9 +103,9 @@ class Signal:
     @property
     def extent(self) -> int:
         """About how many numbers its influence and the law of that are made of."""
-        most, tiers = self.count.reading.most_steps, self.count.tiers
+        steps, tiers = self.count.reading.most_steps, self.count.tiers
         cap = self.count.cap if tiers is None else tiers.first(tiers.last(self.count.reading))
-        return min(cap or most, most) + len(self.kernels) * self.size
+        return min(cap or steps, steps) + len(self.kernels) * self.size
 
     @property
     def resolution_bits(self) -> int:
@@ -113,11 +113,11 @@ class Signal:
         return self.count.resolution_bits + sum(kernel.resolution_bits for kernel in self.kernels)
 
     @property
-    def each(self) -> Self | UnknownSignal:
+    def single_series(self) -> Self | UnknownSignal:
         """Each series by itself. The caps stay: they hold over the whole panel."""
         if self.count.reading.is_once and self.count.tiers is not None:
             return UnknownSignal(self.grid.size)  # no count of one number weighs people by how many keys they have
-        return replace(self, count=self.count.each, stages=self.kernels)
+        return replace(self, count=self.count.single_series, stages=self.kernels)
 
     @cached_property
     def identifier(self) -> str:
@@ -140,13 +140,13 @@ class Signal:
                 influence = filtered_influence(influence, stage, series)
         return influence
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain Python objects; :meth:`from_dict` reads them back exactly."""
         stages = [{"totals" if isinstance(stage, Groups) else "filter": stage.to_dict()} for stage in self.stages]
         return {"count": encode(self.count), "stages": stages}
 
     @classmethod
-    def from_dict(cls, document: Any) -> Self:
+    def from_dict(cls, document: object) -> Self:
         """Read back what :meth:`to_dict` wrote; TypeError or ValueError for anything else."""
         count, stages = fields_of(document, "signal", {"count": Count, "stages": list}).values()
         check.integer("number of stages", len(stages), maximum=16, remedy="convolve filters that follow each other")
@@ -160,7 +160,7 @@ def check_extent(signals: Iterable[Signal]) -> None:
     check.integer("entries that caps and filters of a document are about", extent, maximum=_MAX_EXTENT, remedy=remedy)
 
 
-def _read_stage(document: Any, size: int) -> Stage:
+def _read_stage(document: object, size: int) -> Stage:
     if isinstance(document, dict) and "totals" in document:
         return Groups.from_dict(fields_of(document, "stage", {"totals": list})["totals"])
     return Kernel.from_dict(fields_of(document, "stage", {"filter": dict})["filter"], size)
@@ -171,4 +171,4 @@ def tree_influence(influence: Influence, groups: Groups, steps: int) -> Influenc
     sizes: dict[int, list[int]] = {}
     for depth, (_, keys) in zip(groups.depths, groups.members, strict=True):
         sizes.setdefault(depth, []).append(len(keys))
-    return totals_influence(influence, [Level(len(each), max(each)) for each in sizes.values()], steps)
+    return totals_influence(influence, [Level(len(numbers), max(numbers)) for numbers in sizes.values()], steps)

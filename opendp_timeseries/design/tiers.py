@@ -143,9 +143,9 @@ class Tiers:
         """Return the first tier, given the last: individuals in up to that many steps weigh the same."""
         return self.ends[0] if self.ends else last
 
-    def table(self, most: int) -> Table:
+    def table(self, last: int) -> Table:
         """Return the weights of individuals who can be in at most this many steps."""
-        return _table(self.ends, self.share, most)
+        return _table(self.ends, self.share, last)
 
     def weights(self, reading: Reading) -> Weights:
         """Return the weights of all sizes, which are squares of units."""
@@ -180,30 +180,30 @@ class Tiers:
 
 
 @lru_cache(maxsize=32)
-def _table(own: tuple[int, ...], of_left: float, most: int) -> Table:
-    steps, share = [*own, most], Fraction(of_left)
+def _table(ends_below: tuple[int, ...], share_of_remainder: float, last: int) -> Table:
+    steps, share = [*ends_below, last], Fraction(share_of_remainder)
     ends = [steps[0]]
-    while ends[-1] < most:
+    while ends[-1] < last:
         end = ends[-1]
-        ends.append(min(end + max(1, end // 24), most))  # every number of steps up to 48, then within 4%
+        ends.append(min(end + max(1, end // 24), last))  # every number of steps up to 48, then within 4%
     unit = steps[0] * 4**RESOLUTION_BITS
 
     @cache
-    def left(k: int, n: int) -> Fraction:
-        """What series k and those before it have of an individual in ``n`` steps."""
-        rest = Fraction(1, n)
+    def remainder(k: int, n: int) -> Fraction:
+        """Return what series k and those before it have of an individual in ``n`` steps."""
+        amount = Fraction(1, n)
         for later in range(len(steps) - 1, k, -1):
-            rest -= share * left(later, max(n, steps[later]))
-        return rest
+            amount -= share * remainder(later, max(n, steps[later]))
+        return amount
 
     def weight(k: int, n: int) -> int:
-        square = (share if k else 1) * left(k, max(n, steps[k]))
+        square = (share if k else 1) * remainder(k, max(n, steps[k]))
         return math.isqrt(math.floor(unit * square))
 
     weights = np.array([[weight(k, end) for k in range(len(steps))] for end in ends], dtype=np.int64)
-    for array in (made := Table(np.array(ends, dtype=np.int64), weights)):
+    for array in (table := Table(np.array(ends, dtype=np.int64), weights)):
         array.flags.writeable = False
-    return made
+    return table
 
 
 def tiers_for(reading: Reading, *, typical: int | None = None, total_bound: int | None = None) -> Tiers:
@@ -221,7 +221,7 @@ def tiers_for(reading: Reading, *, typical: int | None = None, total_bound: int 
     return replace(tiers, ends=default_tiers(tiers.last(reading), first=2 if reading.is_once else 10).ends)
 
 
-def default_tiers(most: int, *, first: int = 10) -> Tiers:
+def default_tiers(last: int, *, first: int = 10) -> Tiers:
     """Return the tiers for individuals of whom nothing is known but in how many steps they can be: the last tier.
 
     Each is about five times the one before it. If there are several, one of two thirds of the last tells the level
@@ -229,7 +229,7 @@ def default_tiers(most: int, *, first: int = 10) -> Tiers:
 
     :param first: about the first tier.
     """
-    ratio = most / first
+    ratio = last / first
     between = min(round(math.log(ratio, 5)), _MOST - 1) if ratio > 1 else 0
-    near = [2 * most // 3] if between > 1 else []
+    near = [2 * last // 3] if between > 1 else []
     return Tiers(ends=(*(round(first * ratio ** (k / between)) for k in range(between)), *near))

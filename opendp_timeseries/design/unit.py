@@ -7,7 +7,7 @@ from opendp_timeseries.grid import Period
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """What a distance of 1 between two logs is.
+    """The change between two logs that is a distance of 1.
 
     :param replaced: True if individuals are replaced, False if they are added or removed.
     :param period: what a period is, if an individual counts anew within each; None if the unit is all that an

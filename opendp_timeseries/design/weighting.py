@@ -43,7 +43,7 @@ class _Capped:
 
 @dataclass(frozen=True)
 class Drop(_Capped):
-    """Of an individual in more steps than the cap, so many count in full, each equally likely."""
+    """As many steps of an individual as the cap count in full, each equally likely."""
 
     tag: ClassVar[str] = "drop"
     norm: ClassVar[None] = None

@@ -5,7 +5,6 @@ Proof: docs/proofs/koga2022.md.
 """
 
 import math
-from typing import Any
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
@@ -95,7 +94,7 @@ def make_koga2022(
     )
     mechanism = signal >> noise if kernel is None else signal >> then_circulant_filter(kernel) >> noise
 
-    def privacy_map(d_in: Any) -> tuple[float, float]:
+    def privacy_map(d_in: object) -> tuple[float, float]:
         influence = as_influence(d_in)
         if influence.individuals == 0:
             return 0.0, 0.0

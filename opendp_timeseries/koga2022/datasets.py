@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,7 +148,7 @@ class CheckIns:
     place: NDArray[np.int32]  #: int32, rank of the place: 0 is the most visited, of several the first in the file
     places: tuple[str, ...]  #: published identifiers of the places, in order of rank
 
-    def at(self, rank: int = 0) -> dict[str, NDArray[Any]]:
+    def at(self, rank: int = 0) -> dict[str, NDArray[np.generic]]:
         """Return ``identifier`` and ``time`` of the check-ins at a place, in the order of the file.
 
         :param rank: 0 for the most visited place, as in the paper.

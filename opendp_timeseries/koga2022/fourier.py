@@ -18,10 +18,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.filtering import max_separated_steps, row_sum
@@ -88,11 +88,11 @@ def make_fourier_coefficients(
     basis = _DyadicBasis(size, k)
     rounding = basis.rounding(bits) * (2 * k - 1 if to_l1 else math.sqrt(2 * k - 1))
 
-    def function(values: Any) -> NDArray[np.float64]:
+    def function(values: ArrayLike) -> NDArray[np.float64]:
         signal = np.clip(np.nan_to_num(np.asarray(values).astype(np.float64)), -_MAX_VALUE, _MAX_VALUE)
         return basis.coefficients(np.rint(signal * 2.0**bits).astype(np.int64), bits)
 
-    def stability_map(d_in: Any) -> float:
+    def stability_map(d_in: object) -> float:
         # An ℓ1 distance leads to the largest ℓ2 norm if it is all in one step.
         influence = as_influence(d_in) if norm is None else norm_influence(d_in, size if norm[0] == "l2" else 1)
         distance = influence_l2(influence, size, k, entry_error=basis.entry_error)

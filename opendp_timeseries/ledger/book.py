@@ -88,7 +88,7 @@ class Terms(NamedTuple):
 
     @property
     def adaptivity(self) -> Adaptivity:
-        """What may depend on the output of earlier releases, but for planned ones: ρ adds up, whatever does."""
+        """Adaptivity of releases beside the programme: ρ adds up, whatever depends on the output of earlier ones."""
         return Adaptivity.QUERIES if self.order is None and self.budget.epsilon is not None else Adaptivity.FULL
 
     def cost(self, losses: _Losses) -> float:

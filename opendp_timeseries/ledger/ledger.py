@@ -24,6 +24,7 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms
 from opendp_timeseries.ledger.programme import DESIGN_COLUMNS, Programme, design_row
+from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin.known import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import check_member
 from opendp_timeseries.plugin.subsampled_gaussian import check_room, sample_of
@@ -181,7 +182,7 @@ class Ledger:
         book = self._read()
         return _guarantee(book, book.standing())
 
-    def release(self, measurement: Any, log: Any, *, resume: bool = False) -> Any:
+    def release(self, measurement: native.Measurement, log: object, *, resume: bool = False) -> Any:
         """Make a release, if all releases together stay within the budget.
 
         The budget is spent when the entry is written, before anything is counted: if the measurement or the machine
@@ -217,11 +218,11 @@ class Ledger:
                 files[self._path].write(book.with_released(entry.number, releases).chain.file())
         return releases if isinstance(output, list) else releases[0]
 
-    def check(self, measurement: Any, *, resume: bool = False) -> None:
+    def check(self, measurement: native.Measurement, *, resume: bool = False) -> None:
         """Refuse what :meth:`release` would refuse before it reads the log. Another process may still spend first."""
         self._charge(self._read(), _designs(measurement), resume)
 
-    def paid(self, measurement: Any) -> Entry | None:
+    def paid(self, measurement: native.Measurement) -> Entry | None:
         """Return the entry that has paid for a measurement: the open one, else the last; None if there is none."""
         return _paying_entry(self._read(), _designs(measurement))
 
@@ -268,7 +269,9 @@ class Ledger:
             book = book.with_spent([release.design])
             self._write(book.with_released(len(book.entries), [release]), self._guard(before, check_lock))
 
-    def least_scale(self, chain: Any, *, sampling_probability: float, sampling: str = "poisson") -> float:
+    def least_scale(
+        self, chain: native.Transformation, *, sampling_probability: float, sampling: str = "poisson"
+    ) -> float:
         """Return the least noise scale σ with which one more release uses up the budget, but does not exceed it.
 
         :param chain: a count, with or without filters.
@@ -435,7 +438,7 @@ class Ledger:
         return check
 
 
-def _designs(measurement: Any) -> tuple[Design, ...]:
+def _designs(measurement: native.Measurement) -> tuple[Design, ...]:
     """Return the designs of a measurement; refuse one whose loss is not finite."""
     parts = stated_designs(measurement)
     for design, view in parts:
@@ -478,8 +481,8 @@ def _wholes_of_entry(book: Book, number: int, designs: tuple[Design, ...]) -> li
     if terms.programme is not None:
         planned = terms.programme.designs
         steps = [size, 1] if len(planned) % size == 0 else [1]
-        found = ([k for k in range(0, len(planned), step) if planned[k : k + size] == designs] for step in steps)
-        step, places = next(((step, at) for step, at in zip(steps, found, strict=True) if len(at) == 1), (1, []))
+        positions = ([k for k in range(0, len(planned), step) if planned[k : k + size] == designs] for step in steps)
+        step, places = next(((step, at) for step, at in zip(steps, positions, strict=True) if len(at) == 1), (1, []))
         if places:
             parts, name = len(planned) // step, terms.programme.identifier
             numbers = (place // step + 1 for place in range(places[0], places[0] + size))

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import numpy as np
 
@@ -30,7 +30,8 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.planning.errors import ExpectedError, error_at_tiers, expected_error
 from opendp_timeseries.planning.participation import participation_of
-from opendp_timeseries.planning.signal import described_signal
+from opendp_timeseries.planning.signal import SignalDescription, described_signal
+from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import check_room, make_part, sample_of
 from opendp_timeseries.release.documents import population_of
@@ -81,7 +82,7 @@ class Programme:
     @classmethod
     def plan(
         cls,
-        chains: Sequence[Any],
+        chains: Sequence[native.Transformation],
         *,
         epsilon: float | None = None,
         delta: float | None = None,
@@ -169,7 +170,7 @@ class Programme:
         """Return the joint loss of all releases."""
         return joint_loss([design.loss() for design in self.designs], adaptivity=self.adaptivity)
 
-    def measurement(self, chain: Any, *, number: int | None = None) -> Any:
+    def measurement(self, chain: native.Transformation, *, number: int | None = None) -> native.Measurement:
         """Return the measurement of a release, which states its own loss and the programme it belongs to.
 
         :param chain: a count of the programme, with its filters.
@@ -192,7 +193,7 @@ class Programme:
         domain, metric = chain.output_space
         return chain >> make_part(domain, metric, self.designs[numbers[0] - 1], view, whole)
 
-    def expected_errors(self, **assumed: object) -> tuple[ExpectedError, ...]:
+    def expected_errors(self, **assumed: Unpack[SignalDescription]) -> tuple[ExpectedError, ...]:
         """Return the expected errors of each release, as :func:`~opendp_timeseries.plan` does, without private data.
 
         They exclude what caps leave out. Totals over time and numbers of individuals err by their noise; the number of
@@ -205,27 +206,24 @@ class Programme:
             series as ``proxy``.
         :raises ValueError: for a number out of range, not exactly one description of the series, or capped sums.
         """
-        given: dict[str, Any] = (
-            dict.fromkeys(("level", "season_amplitudes", "deviation", "time_scale", "proxy")) | assumed
-        )
 
         @lru_cache
         def sampled(size: int, kernels: tuple[Kernel, ...], sampling: Sampling, scale: float) -> ExpectedError:
             kernel = reduce(Kernel.convolve, kernels) if kernels else identity_kernel(size)
-            return expected_error(described_signal(size, **given), kernel, sampling, scale)
+            return expected_error(described_signal(size, **assumed), kernel, sampling, scale)
 
         @lru_cache
         def at_tiers(count: Count, scale: float, usual: float) -> ExpectedError:
             assert count.tiers is not None
             often = participation_of({}, count.reading.most_steps)
-            return error_at_tiers(described_signal(count.grid.size, **given, usual=usual), count, scale, often)
+            return error_at_tiers(described_signal(count.grid.size, **assumed, usual=usual), count, scale, often)
 
         def error(design: Design) -> ExpectedError:
             tiers, is_sum = design.count.tiers, design.count.reading.is_sum
             if is_sum and tiers is None:
                 what = f"sums of a value ({design.count.reading.log.value!r}) with a cap"
                 raise ValueError(f"a series must not be described for {what}, of which no error is predicted yet")
-            size, kernels = design.known.grid.size, design.signal.kernels
+            size, kernels = design.known_signal.grid.size, design.signal.kernels
             p, scale = design.sampling.probability, design.scale
             if design.count.per is not None or size == 1:
                 if tiers is not None:
@@ -238,12 +236,12 @@ class Programme:
 
         return tuple(map(error, self.designs))
 
-    def table(self, **assumed: object) -> str:
+    def table(self, **assumed: Unpack[SignalDescription]) -> str:
         """Return the programme as a text table, with :meth:`expected_errors` if a series is described."""
         title, header, rows = self._rows(**assumed)
         return f"{title}\n{text_table(header, rows)}"
 
-    def _rows(self, **assumed: object) -> tuple[str, list[str], list[list[str]]]:
+    def _rows(self, **assumed: Unpack[SignalDescription]) -> tuple[str, list[str], list[list[str]]]:
         header, budget = ["release", *DESIGN_COLUMNS, "alone"], self.budget
         rows = [
             [str(k), *design_row(design), f"{budget.symbol} = {printed_up(budget.spent(design.loss()))}"]
@@ -293,7 +291,7 @@ class Programme:
 
 def _read_1(document: dict[str, object]) -> Programme:
     fields = fields_with_budget(document, "programme", {"data_fixed": bool, "releases": tuple[Design, ...]})
-    check_extent(design.known for design in fields["releases"])
+    check_extent(design.known_signal for design in fields["releases"])
     adaptivity = Adaptivity.NONE if fields["data_fixed"] else Adaptivity.QUERIES
     return Programme(designs=fields["releases"], budget=fields["budget"], adaptivity=adaptivity)
 
@@ -320,7 +318,7 @@ DESIGN_COLUMNS: Final = ("from", "steps", "cap", "kept", "scale")
 
 def design_row(design: Design) -> tuple[str, ...]:
     """Return a design as the cells of a row, under ``DESIGN_COLUMNS``."""
-    signal, count, filters = design.known, design.count, len(design.signal.kernels)
+    signal, count, filters = design.known_signal, design.count, len(design.signal.kernels)
     reading = count.reading
     steps = str(count.grid.size) if count.grid.step is None else f"{count.grid.size} of {count.grid.step}"
     steps += ", totals" if signal.groups is not None else ""

@@ -108,7 +108,7 @@ def _released(design: Design, log: Any, key: bytes, rng: np.random.Generator) ->
     count = design.count
     counts = count.add_up(engine_of(log).count(log, count, key))
     values = np.ldexp(counts.astype(np.float64), -count.resolution_bits)
-    for stage in design.known.stages:
+    for stage in design.known_signal.stages:
         rows = values.reshape(-1, count.grid.size)
         if isinstance(stage, Groups):
             places = {key: k for k, key in enumerate(count.panel or ())}

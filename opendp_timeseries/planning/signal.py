@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -90,6 +90,16 @@ def copies(size: int) -> NDArray[np.float64]:
     if size % 2 == 0:
         counts[-1] = 1.0
     return counts
+
+
+class SignalDescription(TypedDict, total=False):
+    """Description of a signal by the parameters of :func:`~opendp_timeseries.plan`."""
+
+    level: float | None
+    season_amplitudes: Mapping[float, float] | None
+    deviation: float | None
+    time_scale: float | None
+    proxy: ArrayLike | None
 
 
 def described_signal(

@@ -187,7 +187,7 @@ def _table(count: Count) -> Table:
 
 def _weighted(release: Release, weighting: Weighting) -> Release:
     """Return a release of a count that is weighted so."""
-    signal = release.design.known
+    signal = release.design.known_signal
     counted = replace(signal, count=replace(signal.count, weighting=weighting))
     return replace(release, design=replace(release.design, signal=counted))
 

@@ -92,7 +92,7 @@ def read_document(text: str) -> Document:
 
 def _read_1(document: dict[str, Any]) -> Document:
     sentence, in_advance, data_fixed, stated, releases = fields_of(document, "the document", _FIELDS).values()
-    check_extent(release.design.known for release in releases)
+    check_extent(release.design.known_signal for release in releases)
     _verify(releases)
     view = _joint_view(releases)
     if in_advance and view.delta is not None and len(stated) == 1 and 0.0 < stated[0][1] < 1.0:
@@ -186,7 +186,7 @@ def joint_guarantee(releases: Sequence[Release]) -> str:
 
 
 def is_at_once(releases: Sequence[Release]) -> bool:
-    """Whether one invocation of one composition made all releases.
+    """Return whether one invocation of one composition made all releases.
 
     Of others, even of one count, each may follow what the last one showed.
     """

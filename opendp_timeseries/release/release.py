@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -148,7 +148,7 @@ class Release:
         :raises ValueError: if there is none, or the design is not known, or the loss is not finite.
         """
         if self.statement is None:
-            _ = self.design.known  # raises an error of its own for an unknown design
+            _ = self.design.known_signal  # raises an error of its own for an unknown design
             raise ValueError(
                 "nothing is stated of this release. If it is one series of a panel, ask the release of the whole panel."
                 " Else it is not known what was done to the log before: call the measurement itself, or give it to"
@@ -227,7 +227,7 @@ class Release:
 
     def _check_values(self) -> None:
         """Refuse values that noise on its grid cannot have produced."""
-        signal = self.design.known
+        signal = self.design.known_signal
         exponent = noise_exponent(self.scale, signal.resolution_bits)
         with np.errstate(over="ignore"):  # numbers that overflow are on any grid
             units = np.ldexp(self.values, -exponent)
@@ -258,7 +258,8 @@ class Release:
         size = self.size // len(self.keys)
         bounds = np.searchsorted(self.steps, np.arange(len(self.keys) + 1) * size)
         # The loss of an individual depends on the whole panel, so the parts have no statement.
-        part = partial(replace, self, design=replace(self.design, signal=self.design.known.each), statement=None)
+        design = replace(self.design, signal=self.design.known_signal.single_series)
+        part = partial(replace, self, design=design, statement=None)
         return [
             part(steps=self.steps[low:high] - k * size, values=self.values[low:high])
             for k, (low, high) in enumerate(pairwise(bounds))
@@ -323,7 +324,7 @@ def _read_1(document: Mapping[str, object]) -> Release:
     return Release(**record)
 
 
-def _row(name: str, numbers: object, types: tuple[type, ...], dtype: type[np.generic]) -> NDArray[Any]:
+def _row(name: str, numbers: object, types: tuple[type, ...], dtype: type[np.generic]) -> NDArray[np.generic]:
     if not (isinstance(numbers, list) and all(type(number) in types for number in numbers)):
         raise ValueError(f"{name} of the release must list numbers")
     try:
@@ -368,7 +369,7 @@ def check_release(release: object) -> Release:
     return release
 
 
-def _freeze_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
+def _freeze_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArray[np.generic]:
     """Return numbers as an array that can never be made writeable; refuse numbers that the type cannot hold exactly."""
     given = np.asarray(values)
     with np.errstate(invalid="ignore"):  # numbers that do not fit compare unequal below

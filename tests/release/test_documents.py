@@ -275,9 +275,9 @@ def test_parts_that_say_otherwise_of_their_whole_are_of_it(named, said):
         claims = [named | {"loss": losses[0]}, named | said | {"loss": losses[1]}]
         claimed = [ts.Release.from_dict(lying(*each)) for each in zip(releases, claims, strict=True)]
         if error is None:
-            assert ts.write_releases(claimed, in_advance=True)
+            assert ts.write_releases(claimed, adaptivity="adaptive")
         else:
-            refuses(error, ts.write_releases, claimed, in_advance=True)
+            refuses(error, ts.write_releases, claimed, adaptivity="adaptive")
 
 
 def test_shares_of_a_context_are_of_it_whatever_they_are_spent_on():
@@ -292,7 +292,7 @@ def test_shares_of_a_context_are_of_it_whatever_they_are_spent_on():
     ]
     assert [release.stated.whole.number for release in releases] == [1, 1, 2]
     assert ts.write_releases(releases)
-    least = joint_loss([release.design.loss() for release in releases], adaptive=False).epsilon_delta(1e-5)[0]
+    least = joint_loss([release.design.loss() for release in releases], adaptivity="non-adaptive").epsilon_delta(1e-5)[0]
     # Of two equal Contexts are those whose numbers are not complete, or are there twice.
     others = equal.query().composition([behind(count())] * 2).release()
     for share, chosen in ((1.001, releases), (0.999, releases), (0.999, releases[:2]), (0.999, [*releases, *others])):
