@@ -153,7 +153,9 @@ def _verify(releases: Sequence[Release]) -> None:
         for name in _names_of_whole(release):
             parts.setdefault((name, release.stated.distance, span), {})[release] = None
     for members in dict.fromkeys(tuple(some) for (name, *_), some in parts.items() if _is_one_whole(name, some)):
-        joint = joint_loss([release.design.loss(release.stated.distance) for release in members], adaptivity=Adaptivity.NONE)
+        joint = joint_loss(
+            [release.design.loss(release.stated.distance) for release in members], adaptivity=Adaptivity.NONE
+        )
         wholes = (release.stated.whole for release in members)
         for whole in {(whole.loss, whole.measure): whole for whole in wholes if whole is not None}.values():
             check_whole(whole, joint, "its parts together give")

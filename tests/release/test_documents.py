@@ -253,7 +253,9 @@ def test_a_whole_is_not_below_its_part(view):
     documents = [lying(release, loss=less) for release in releases]
     false = [ts.Release.from_dict(document) for document in documents]
     assert all(release.verify() for release in false)
-    refuses(r"^loss of the whole .* is stated, but its parts together give", ts.write_releases, false, adaptivity="adaptive")
+    refuses(
+        r"^loss of the whole .* is stated, but its parts together give", ts.write_releases, false, adaptivity="adaptive"
+    )
     # The same part again loses nothing more, and of parts of two equal compositions nothing is known.
     other = ts.Release.from_dict(lying(ts.make_composition(parts, **view)(LOG)[1], loss=less))
     assert all(ts.write_releases([false[0], one]) for one in (false[0], other))
