@@ -21,10 +21,12 @@ from opendp_timeseries.grid import TimeGrid
 from tests import make
 
 
-def count_of(identifier="id", time="time", grid=None, by=None, keys=None, *, exact=False, period=None, **caps):
+def count_of(
+    identifier="id", time="time", grid=None, by=None, keys=None, *, value=None, exact=False, period=None, **caps
+):
     """Return a count of a log; what is left out binds nobody."""
     return make.count(
-        source=Source(identifier=identifier, time=time, by=by, exact=exact),
+        source=Source(identifier=identifier, time=time, by=by, value=value, exact=exact),
         grid=grid,
         panel=None if keys is None else tuple(keys),
         unit=Unit(period=period),

@@ -29,6 +29,14 @@ OPTIONS = {
         {"excess": "l2", "period": Period(9)},
         {"gap": 3, "step_cap": 1},
         {"gap": 2, "excess": "l2", "key_cap": 1, **PANEL},
+        {"value": "v", "step_cap": 7, "excess": "l2"},
+        {
+            "value": "v",
+            "step_cap": 7,
+            "tiers": Tiers(ends=(4,), typical=2),
+            "grouping": Grouping.of({"all": PANEL["keys"]}, PANEL["keys"]),
+            **PANEL,
+        },
         {
             "gap": 2,
             "tiers": Tiers(ends=(4,)),
@@ -70,7 +78,7 @@ def test_every_query_reads_the_log_once(monkeypatch, backend, question):
     """By the rows that arrive, and by the words of the query, whatever this version of a backend makes of them."""
     queries, fetch, rows = [], database._fetch, np.arange(ROWS)
     monkeypatch.setattr(database, "_fetch", lambda query: queries.append(query) or fetch(query))
-    table, reads = backend.table_that_counts_its_rows(id=rows % 7, t=rows * 17 % SIZE, k=rows % 3)
+    table, reads = backend.table_that_counts_its_rows(id=rows % 7, t=rows * 17 % SIZE, k=rows % 3, v=1 + rows % 9)
     for options in OPTIONS[question]:
         before, counted = reads(), asked(**options)
         getattr(engine_of(table), question)(table, *((counted, KEY) if question == "count" else (counted.reading,)))
@@ -97,6 +105,21 @@ def test_a_weight_is_that_of_the_events_which_it_weighs(backend, gap):
         assert counts[steps].tolist() == weights.ravel().tolist() * steps.size
         assert sum(number**2 for number in counts.tolist()) <= 3 * 4**16
         assert np.diff(steps, append=steps[0] + 400).min() >= gap
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("panel", [{}, PANEL])
+def test_a_sum_of_values_is_of_the_rows_that_it_weighs(backend, panel):
+    bound, cap = 5, 3
+    grouping = {"grouping": Grouping.of({"all": PANEL["keys"]}, PANEL["keys"])} if panel else {}
+    tiers = {"tiers": Tiers(ends=(cap,)), **grouping, **panel}
+    for caps in ({"excess": "l2", "participation_cap": cap, **panel}, tiers):
+        counted = count_of("id", "t", TimeGrid(size=100), value="v", step_cap=bound, **caps)
+        most = float(counted.influence(1).l2)
+        rows = np.arange(400)
+        for log in samples(backend, id=0 * rows, t=rows % 100, k=rows % 3, v=rows % 9):
+            numbers = engine_of(log).count(log, counted, KEY).astype(float) / 2**counted.resolution_bits
+            assert 0 < np.sqrt((numbers**2).sum()) <= most
 
 
 def test_a_gap_is_between_steps_of_one_sample(backend):
