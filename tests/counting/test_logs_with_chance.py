@@ -90,7 +90,9 @@ def test_every_query_reads_the_log_once(monkeypatch, backend, question):
 def samples(backend, **columns):
     """Logs of which each reading has other rows: by an expression of Ibis, and by one that it does not see."""
     table = backend.table(**columns)
-    viewed = backend.connection.create_view("sample_of_rows", table.filter(ibis.random() < 0.5), overwrite=True)
+    viewed = backend.connection.create_view(
+        "sample_of_" + "".join(columns), table.filter(ibis.random() < 0.5), overwrite=True
+    )
     return [table.sample(0.5), table.filter(ibis.random() < 0.5), viewed]
 
 
