@@ -263,12 +263,16 @@ def test_a_whole_is_not_below_its_part(view):
     assert ts.write_releases([ts.Release.from_dict(lying(release, parts=10**100)) for release in releases])
 
 
-SAID = [{}, {"number": None}, {"number": 1}, {"parts": 9}, {"loss": 1.001}]
-NAMED = [{}, {"kind": "ledger", "identifier": "ab"}, {"kind": "programme", "identifier": "ab"}]
+LEDGER, PROGRAMME = ({"kind": kind, "identifier": "ab"} for kind in ("ledger", "programme"))
 
 
-@pytest.mark.parametrize("named", NAMED)
-@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ({}, {}), ({}, {"number": None}), ({}, {"number": 1}), ({}, {"parts": 9}), ({}, {"loss": 1.001}),
+        (LEDGER, {"parts": 9}), (LEDGER, {"loss": 1.001}), (PROGRAMME, {"number": 1}), (PROGRAMME, {"loss": 1.001}),
+    ],
+)  # fmt: skip
 def test_parts_that_say_otherwise_of_their_whole_are_of_it(named, said):
     releases = ts.make_composition([behind(count(), scale, delta=1e-6) for scale in (3.0, 9.0)], delta=1e-6)(LOG)
     first, second = releases[0].stated.whole.loss
