@@ -298,7 +298,8 @@ def test_shares_of_a_context_are_of_it_whatever_they_are_spent_on():
     ]
     assert [release.stated.whole.number for release in releases] == [1, 1, 2]
     assert ts.write_releases(releases)
-    least = joint_loss([release.design.loss() for release in releases], adaptivity="non-adaptive").epsilon_delta(1e-5)[0]
+    losses = [release.design.loss() for release in releases]
+    least, _ = joint_loss(losses, adaptivity="non-adaptive").epsilon_delta(1e-5)
     # Of two equal Contexts are those whose numbers are not complete, or are there twice.
     others = equal.query().composition([behind(count())] * 2).release()
     for share, chosen in ((1.001, releases), (0.999, releases), (0.999, releases[:2]), (0.999, [*releases, *others])):
