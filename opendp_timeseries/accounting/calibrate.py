@@ -37,7 +37,7 @@ def calibrate(
     """Return the least factor on all scales that keeps a loss within a budget, to 12 digits, rounded up.
 
     :param loss_at: the loss at a factor, or a number such as its δ; it falls as the factor grows.
-    :param budget: a :class:`Budget`, or an upper bound on such a number.
+    :param budget: a :class:`~opendp_timeseries.accounting.budget.Budget`, or an upper bound on such a number.
     :param start: a factor at which no scale is below 1: the search goes down to 2**-1000 of it if any noise suffices.
     :param refusal: message of the error if no factor suffices.
     :return: 0 if nothing is lost without noise.
