@@ -126,9 +126,17 @@ class Lines:
                 f" {guess or 'with the name of its own, such as cp1252 or gb18030'}, or save the file as UTF-8"
             ) from None
 
-    def block(self, size: int) -> list[str]:
+    def block(self, size: int) -> bytes:
         """Return the next lines, of about ``size`` bytes in total; none at the end."""
-        lines: list[bytes] = self._file.readlines(size)
+        block = self._file.read(size)
+        return block + self._file.readline() if block[-1:] != b"\n" else block
+
+    def skip(self, number: int) -> None:
+        """Take note of lines that are legible."""
+        self._read += number
+
+    def decoded(self, lines: Sequence[bytes]) -> list[str]:
+        """Return the next lines as text."""
         try:
             return self._decoded(lines)
         finally:

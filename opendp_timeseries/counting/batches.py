@@ -32,18 +32,25 @@ _NAMES: Final = 2**22
 
 
 def sorted_rows(
-    batches: Iterable[Rows], reading: Reading, *, most: int | None = None, worthless: bool = False
+    batches: Iterable[Rows],
+    reading: Reading,
+    *,
+    most: int | None = None,
+    worthless: bool = False,
+    numbers: Numbers | None = None,
 ) -> SortedRows:
     """Pack rows, a batch at a time: integers are their own numbers, until one is too wide, or a text.
 
     :param most: how many rows of one individual at one position are needed, or how much of their amounts; the others
         are dropped on the way.
     :param worthless: whether rows of no value stay, for readings in which they count.
+    :param numbers: takes the names, if individuals have any.
     """
     places, packed, limit = Places(reading), np.empty(0, np.int64), _MANY
     amounts: list[Ints] = []
     bits = np.int64(places.bits)
-    numbers, room = Numbers(), min(_NAMES, 2 ** (63 - places.bits))
+    numbers = Numbers() if numbers is None else numbers
+    room = min(_NAMES if most is None else _MANY, 2 ** (63 - places.bits))
     for batch in batches:
         who = batch.who
         if not isinstance(who, Labels) and (numbers or not fits(who, places.bits)):
@@ -65,6 +72,8 @@ def sorted_rows(
         if batch.amounts is not None:
             amounts.append(on_grid(batch.amounts, positions, reading))
         if most is not None and packed.size > limit:
+            if numbers:
+                _renumber(packed, numbers.settled(), bits)
             if amounts:
                 packed, *amounts = _sums(packed, np.concatenate(amounts), most)
             else:

@@ -8,36 +8,46 @@ import contextlib
 import csv
 import datetime as dt
 import decimal
+import io
 import itertools
 import os
 import re
+import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import add, itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._text import Lines
 from opendp_timeseries._text import encoding as encoding_name
 from opendp_timeseries.counting.batches import sorted_rows
+from opendp_timeseries.counting.fields import plain_fields
 from opendp_timeseries.counting.progress import tell
 from opendp_timeseries.counting.tables import Column, Log, Rows, Tally, read
+from opendp_timeseries.counting.texts import Numbers, Texts
 from opendp_timeseries.design.reading import Reading, Source
-from opendp_timeseries.grid import TextTimes, parse_zone, read_text_times
+from opendp_timeseries.grid import TextTimes, parse_zone, read_byte_times, read_text_times
+
+Ints = NDArray[np.int64]
 
 CSV_SUFFIXES: Final = (".csv", ".tsv", ".txt")
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 #: Units of times that are numbers, by how many of them make a second.
 TIME_UNITS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
-#: Rows that are read together, so that their texts take little memory; and characters that stay in a processor's cache.
+#: Bytes that are read at a time, so that few names are met anew; and of a file that is worth the start of PyArrow.
+_BLOCK: Final = 2**23
+_LARGE: Final = 2**23
+#: Rows of text that are read together, so that they take little memory; and bytes that stay in a processor's cache.
 _PIECE: Final = 2**14
-_BLOCK: Final = 2**16
+_PART: Final = 2**16
 _DOWN: Final = decimal.Context(prec=40, rounding=decimal.ROUND_FLOOR)
 #: The last nanosecond that 64 bits hold. Times that are further from 1970 are off every grid.
 _LAST: Final = 2**63 - 1
@@ -76,9 +86,11 @@ def read_csv_log(path: Path, reading: Reading, **how: Any) -> Log:
             tally[:] = map(add, tally, rows.tally)
             yield rows._replace(reading=whole, series=None if rows.series is None else rows.series % whole.series)
 
-    packed, places, _, amounts = sorted_rows(tallied(), whole, most=reading.step_cap, worthless=True)
+    known = Numbers()
+    packed, places, _, amounts = sorted_rows(tallied(), whole, most=reading.step_cap, worthless=True, numbers=known)
     series, steps = np.divmod(packed & (2**places.bits - 1), reading.grid.size)
-    names, people = [name or None for name in numbers], packed >> places.bits
+    names = known.names if known else [name or None for name in numbers]
+    people = packed >> places.bits
     columns = [
         Column("text", cells=names, codes=people),
         Column("times", reading.grid.instants()[steps], aware=True),
@@ -119,7 +131,8 @@ def csv_batches(
 
     :param path: the file.
     :param source: which columns are read.
-    :param numbers: from identifiers to numbers; it must give a new identifier its own, and "" (nobody) the number 0.
+    :param numbers: from identifiers to numbers; it must give a new identifier its own, and "" (nobody) the number 0. It
+        is not used where PyArrow reads the file: then identifiers are texts.
     :param zone: IANA name of the zone of times without an offset.
     :param encoding: in which its text is; a byte-order mark says UTF-8.
     :param delimiter: the character between fields.
@@ -144,18 +157,30 @@ def csv_batches(
         header = _fields(lines.header(path.name), delimiter)
         place = f"the first line of {path.name}, read with the delimiter {delimiter!r}"
         where = [_position(header, column, word, place) for word, column in _named(source)]
-        while cells := _cells(lines, where, delimiter):
-            who, when, *others = (cells[k :: len(where)] for k in range(len(where)))
-            people = np.fromiter(map(numbers.__getitem__, who), np.int64, len(who))
+
+        def log(who: Any, when: Any, *others: Any) -> Log:
             times = read_times(when).in_utc(clock)
             unread = np.isnat(times)
-            unread[unread] = [when[k].strip() != "" for k in np.flatnonzero(unread).tolist()]
-            read = [
-                Column("text", people, missing=people == 0),
-                Column("text", times, aware=True, unread=unread),
-                *(Column("text", cells=[text or None for text in texts]) for texts in others),
-            ]
-            yield Log(zip(source.columns, read, strict=True))
+            unread[unread] = [text.strip() != "" for text in _some(when, np.flatnonzero(unread))]
+            columns = [people(who), Column("text", times, aware=True, unread=unread), *map(_texts, others)]
+            return Log(zip(source.columns, columns, strict=True))
+
+        def numbered(who: Any) -> Column:
+            individuals = np.fromiter(map(numbers.__getitem__, who), np.int64, len(who))
+            return Column("text", individuals, missing=individuals == 0)
+
+        plain = size >= _LARGE and legible == "utf-8" and delimiter.isascii() and _has_arrow()
+        people = _texts if plain else numbered
+        while block := lines.block(_BLOCK):
+            text = io.BytesIO(block)
+            if plain and (fields := plain_fields(block, where, delimiter)) is not None:
+                lines.skip(len(fields[0]))
+                text.seek(0, io.SEEK_END)
+                yield log(*fields)
+            while cells := _cells(text, lines, where, delimiter):
+                yield log(*(cells[k :: len(where)] for k in range(len(where))))
+                if size:
+                    tell(file.tell() - len(block) + text.tell(), size)
             if size:
                 tell(file.tell(), size)
         if notes is not None and lines.note:
@@ -201,10 +226,33 @@ def read_parquet_log(path: Path, *, zone: str | None = None, **columns: Any) -> 
     return dataset.dataset(path, format=parquet, schema=log.schema.set(log.schema.get_field_index(time), in_utc))
 
 
-def _cells(file: Lines, where: list[int], delimiter: str) -> list[str]:
+def _has_arrow() -> bool:
+    with contextlib.suppress(ImportError):
+        import pyarrow  # noqa: F401
+
+        return True
+    return False
+
+
+def _texts(texts: Any) -> Column:
+    if isinstance(texts, list):
+        return Column("text", cells=[text or None for text in texts])
+    encoded = texts.dictionary_encode()
+    return Column("text", cells=Texts(encoded.dictionary.cast("large_binary")), codes=encoded.indices.to_numpy())
+
+
+def _some(texts: Any, rows: Ints) -> list[str]:
+    """The texts of some rows."""
+    if isinstance(texts, list):
+        return [texts[k] for k in rows.tolist()]
+    some: list[str] = texts.take(sys.modules["pyarrow"].array(rows)).cast("string").to_pylist()
+    return some
+
+
+def _cells(block: BinaryIO, file: Lines, where: list[int], delimiter: str) -> list[str]:
     """Some fields of each of the next lines, one after the other; empty where a line has fewer, or is no CSV."""
     cells: list[str] = []
-    while len(cells) < len(where) * _PIECE and (lines := file.block(_BLOCK)):
+    while len(cells) < len(where) * _PIECE and (lines := file.decoded(block.readlines(_PART))):
         lines[-1] = lines[-1].rstrip("\r\n")  # where a quote is left open, it is no part of the field
         read: list[str] = []
         with contextlib.suppress(csv.Error, IndexError):
@@ -238,7 +286,8 @@ def _position(header: list[str], name: str, word: str, place: str) -> int:
     return header.index(name)
 
 
-def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[list[str]], TextTimes]:
+def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[Any], TextTimes]:
+    """Return how a list of texts, or an array of bytes of Arrow, is read as times."""
     if time_format is not None and time_unit is not None:
         raise ValueError(
             f"time_format ({time_format!r}) and time_unit ({time_unit!r}) must not both be given: leave out the"
@@ -254,19 +303,32 @@ def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[l
         read, form = partial(_from_format, time_format=time_format), _form(time_format)
         aware = "%z" in time_format.replace("%%", "") or _UTC.search(_literal(time_format)) is not None
     else:
-        return read_text_times
+        return _in_form
 
-    def read_times(texts: list[str]) -> TextTimes:
+    def read_times(texts: Any) -> TextTimes:
         times = np.full(len(texts), "NaT", dtype="datetime64[ns]")
         if form is not None:  # most of them; Python reads the others, one by one
-            times = read_text_times(texts, form).times
+            times = _in_form(texts, form).times
         left = np.flatnonzero(np.isnat(times))
-        found = (read(texts[k]) for k in left.tolist())
+        found = map(read, _some(texts, left))
         ticks = [-_LAST - 1 if time is None else max(-_LAST, min(time, _LAST)) for time in found]
         times[left] = np.array(ticks, dtype=np.int64).view("datetime64[ns]")
         return TextTimes(times, np.full(len(texts), aware))
 
     return read_times
+
+
+def _in_form(texts: Any, *form: re.Pattern[bytes]) -> TextTimes:
+    if isinstance(texts, list):
+        return read_text_times(texts, *form)
+    _, ends, data = texts.buffers()
+    times, aware = read_byte_times(
+        np.frombuffer(data or b"", np.uint8), np.frombuffer(ends, np.int32)[1 : len(texts) + 1].astype(np.int64), *form
+    )
+    left = np.flatnonzero(np.isnat(times))
+    if left.size:
+        times[left], aware[left] = read_text_times(_some(texts, left), *form)
+    return TextTimes(times, aware)
 
 
 def _form(time_format: str) -> re.Pattern[bytes] | None:

@@ -244,8 +244,9 @@ def _causes(column: Column, without: Mask) -> list[Mask]:
     elif column.cells is None:
         found[rows] = list(map(_cause, column.values[rows].tolist()))  # type: ignore[index]
     else:
-        causes = np.array([*map(_cause, column.cells), _MISSING], dtype=np.int8)
-        found[rows] = causes[rows if column.codes is None else column.codes[rows]]
+        cells, which = np.unique(rows if column.codes is None else column.codes[rows], return_inverse=True)
+        causes = [_MISSING if cell < 0 else _cause(column.cells[cell]) for cell in cells.tolist()]
+        found[rows] = np.array(causes, dtype=np.int8)[which]
     if column.missing is not None:
         found[column.missing] = _MISSING
     return [found == cause for cause in (_MISSING, _UNREADABLE, _UNKNOWN)]

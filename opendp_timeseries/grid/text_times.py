@@ -72,14 +72,47 @@ def read_text_times(texts: Sequence[str], form: re.Pattern[bytes] = _FORM) -> Te
     return TextTimes(times.view("datetime64[ns]"), aware)
 
 
+def read_byte_times(data: NDArray[np.uint8], ends: Ints, form: re.Pattern[bytes] = _FORM) -> TextTimes:
+    """Read times that are in a form as they stand, as :func:`read_text_times` does; NaT where a text is not.
+
+    :param data: bytes of texts, one after the other, without nulls.
+    :param ends: where each ends.
+    """
+    times, aware = np.full(ends.size, _NAT), np.zeros(ends.size, dtype=np.bool_)
+    for start in range(0, ends.size, _PIECE):
+        piece = slice(start, start + _PIECE)
+        lengths = np.diff(ends[piece], prepend=ends[start - 1] if start else 0)
+        for length in np.flatnonzero(np.bincount(np.minimum(lengths, _LONGEST + 1))[1 : _LONGEST + 1]) + 1:
+            rows = np.flatnonzero(lengths == length)
+            if rows.size == lengths.size:
+                characters = data[ends[start] - length : ends[piece][-1]].reshape(rows.size, length)
+            else:
+                characters = data[ends[piece][rows, None] + np.arange(-length, 0)]
+            some = np.full(rows.size, _NAT), np.zeros(rows.size, dtype=np.bool_)
+            _read_characters(characters.T, np.ones(rows.size, dtype=np.bool_), form, *some)
+            times[piece][rows], aware[piece][rows] = some
+    return TextTimes(times.view("datetime64[ns]"), aware)
+
+
 def _read(texts: list[str], wanted: re.Pattern[bytes], times: Ints, aware: Mask) -> None:
-    """Read times into arrays, grouped by form: the text with zeros for its digits."""
+    """Read times into arrays."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     width = int(min(lengths.max(), _LONGEST))
     if (lengths != width).any():
         texts = [(text if len(text) <= width else "").ljust(width, "\0") for text in texts]
     characters = np.frombuffer("".join(texts).encode("latin-1", "replace"), np.uint8).reshape(len(texts), width).T
     complete = np.count_nonzero(characters, axis=0) == lengths  # neither too long nor containing a NUL
+    _read_characters(characters, complete, wanted, times, aware)
+
+
+def _read_characters(
+    characters: NDArray[np.uint8], complete: Mask, wanted: re.Pattern[bytes], times: Ints, aware: Mask
+) -> None:
+    """Read times into arrays, grouped by form: the text with zeros for its digits.
+
+    :param characters: a text in each column, filled up with nulls.
+    """
+    width = len(characters)
     digits = characters - np.uint8(48)
     forms = np.where(digits < 10, np.uint8(48), characters)
     rows_of: dict[bytes, slice | NDArray[np.int64]] = {forms[:, 0].tobytes(): slice(None)}
@@ -110,7 +143,9 @@ def _read_form(match: re.Match[bytes], digits: NDArray[np.uint8], good: Mask) ->
     for value, largest in ((hour, 23), (minute, 59), (second, 59), (hours, 23), (minutes, 59)):
         good &= value <= largest
     months = np.where(good, 12 * (year.astype(np.int64) - 1970) + month - 1, 0)
-    first, after = ((months + k).view("datetime64[M]").astype("datetime64[D]").astype(np.int64) for k in (0, 1))
+    least = int(months.min())
+    starts = np.arange(least, int(months.max()) + 2).view("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    first, after = starts[months - least], starts[months - least + 1]
     good &= (day > 0) & (day <= after - first)
     shift = (3600 * hours + 60 * minutes) * (-1 if match["sign"] == b"-" else 1)
     seconds = 86400 * (first + day - 1) + (3600 * hour + 60 * minute + second - shift)
