@@ -27,6 +27,8 @@ _WHOLE: Final = re.compile(r"\s*([+-]?[0-9]{1,300})(?:\.0*)?\s*", re.ASCII)
 DECIMAL: Final = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
 _NUMBER: Final = re.compile(rf"\s*{DECIMAL}\s*", re.ASCII)
 _EXACT: Final = decimal.Context(decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
+#: How files and databases write truth values, the false one of each pair first.
+_TRUTHS: Final = ("false", "true", "0", "1", "f", "t", "no", "yes", "n", "y", "off", "on")
 _MAX_BITS: Final = 2048  # of integers that are written in decimal, which Python limits; wider ones are in hexadecimal
 
 
@@ -112,7 +114,7 @@ def _spelt_number(text: str) -> tuple[str | None, ...]:
 
 
 def _spelt_truth(text: str) -> tuple[str | None, ...]:
-    return (str(("false", "true", "0", "1").index(text.strip().lower()) % 2 == 1),)
+    return (str(_TRUTHS.index(text.strip().lower()) % 2 == 1),)
 
 
 def _spelt_time(text: str) -> tuple[str | None, ...]:

@@ -82,7 +82,7 @@ SPELLINGS = {
     "uint8": ([7, 8], pa.uint8(), ["7", "8"], ["07"]),
     "double": ([7.5, 8], pa.float64(), ["7.5", "8"], ["7.50", "08", "+8"]),
     "decimal": ([decimal.Decimal(7), decimal.Decimal(8)], pa.decimal128(5, 0), ["7", "8"], ["07"]),
-    "bool": ([True, False], pa.bool_(), ["True", "False"], ["true", "0"]),
+    "bool": ([True, False], pa.bool_(), ["True", "False"], ["true", "0", "t", "No"]),
     "date": (DAYS, pa.date32(), ["2024-03-01", "2024-03-02"], ["20240301", "2024-03-01T00:00"]),
     "string": (["007", " 7"], pa.string(), ["007", " 7"], []),
 }
