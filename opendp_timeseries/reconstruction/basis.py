@@ -1,10 +1,10 @@
 """The columns in which level, seasons and trend are linear, and how large each is before anything is seen."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, repeat
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ _CYCLES: Final = 8
 _HALF_WAVES: Final = 12
 #: Half-waves of a trend.
 _BENDS: Final = 12
+#: Most phases of the shortest season at which patterns of longer ones have sizes of their own; and the least size.
+_PHASES: Final = 48
+_CALM: Final = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +34,11 @@ class Basis:
 
     A column is a wave of a season, cosine or sine, times a slow cosine over the whole series if its pattern drifts
     there. A pattern that is smooth has small high harmonics: the variance of harmonic h is proportional to
-    ``(1 + (h/h₀)²)⁻²``. A drift that is a random walk has variance ``∝ j⁻²`` in its j-th half-wave, and a trend that is
-    a straight line and an integrated random walk ``j⁻⁴`` (Karhunen–Loève). Level and line have variance 1.
+    ``(1 + (h/h₀)²)⁻²``. That of a longer season, such as the week beside the day, is one over the days of the week, at
+    any hour, and one over the hours, which is as smooth as the day's own: its harmonic is k days and h weeks, and its
+    variance the product of both. A drift that is a random walk has variance ``∝ j⁻²`` in its j-th half-wave, and a
+    trend that is a straight line and an integrated random walk ``j⁻⁴`` (Karhunen–Loève). Level and line have
+    variance 1.
     """
 
     size: int  # steps of the series
@@ -40,6 +46,7 @@ class Basis:
     trend: bool
     most: int  # most columns, if leaving out high harmonics and those of drifts can do it
     kept: NDArray[np.int64] | None = None  # which of them are not too small to matter; None for all
+    envelope: Array | None = None  # size of longer seasons' patterns by season and phase of the shortest; None for ones
 
     @cached_property
     def _columns(self) -> NDArray[np.void]:
@@ -56,20 +63,49 @@ class Basis:
             # Powers of one wave are its harmonics: faster than as many cosines.
             slow = _powers(np.exp(1j * np.pi * (some + 0.5) / self.size), most)
             waves = [_powers(np.exp(2j * np.pi * season.at(some)), highest) for season in self.seasons]
-            rows = found[:, first : first + _BLOCK]
+            rows, sizes = found[:, first : first + _BLOCK], self._sizes(some)
             for row, (its, harmonic, _, sine, bends) in zip(rows, columns.tolist(), strict=True):
                 if its >= 0:
                     row[:] = waves[its][harmonic - 1].imag if sine else waves[its][harmonic - 1].real
+                    row *= sizes[its]
                 elif its == -2 and bends == 0:
                     row[:] = (2 * some + 1) / self.size - 1
                 if bends:
                     row *= slow[bends - 1].real
         return found.T
 
+    def _sizes(self, steps: NDArray[np.int64]) -> Array:
+        """Return the size of each season's patterns at these steps."""
+        if self.envelope is None:
+            return np.ones((len(self.seasons), 1))
+        phases = self.envelope.shape[1]
+        where = self.seasons[0].at(steps) * phases
+        return np.array([np.interp(where, np.arange(phases), row, period=phases) for row in self.envelope])
+
+    def enveloped(self, power: Array) -> "Basis":
+        """Return a basis of all columns where patterns of longer seasons are as large as this mean square says.
+
+        :param power: by season and step.
+        """
+        season = self.seasons[0]
+        phases = min(round(season.length), _PHASES)
+        at = np.round(season.at(np.arange(self.size)) * phases).astype(np.int64) % phases
+        number = np.maximum(np.bincount(at, minlength=phases), 1)
+        by_phase = np.array([np.bincount(at, row, phases) / number for row in power])
+        share = by_phase / np.maximum(by_phase.mean(axis=1, keepdims=True), 1e-300)
+        share[0] = 1.0
+        return replace(self, kept=None, envelope=np.sqrt((1 - _CALM) * share + _CALM))
+
     @cached_property
     def which(self) -> NDArray[np.int64]:
         """Which columns are kept."""
         return np.arange(len(self._columns)) if self.kept is None else self.kept
+
+    @property
+    def season_of(self) -> NDArray[np.int64]:
+        """The season of each column; of others it is below zero."""
+        found: NDArray[np.int64] = self._columns["season"][self.which]
+        return found
 
     def start(self) -> Array:
         """Logarithms of the parameters before the fit: the modes of their priors."""
@@ -77,8 +113,7 @@ class Basis:
         return np.log(season * len(self.seasons) + [0.1] * self.trend)  # variance of the trend
 
     @cached_property
-    def _logarithms(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, Array, Array, Array]:
-        """Of waves: columns, seasons, squares of harmonics, and 1 where exact; of all: what is added, and less what."""
+    def _logarithms(self) -> "_Logarithms":
         season, bends = self._columns["season"], self._columns["half_waves"]
         waves = np.flatnonzero(season >= 0)
         its, moving, trend = season[waves], (season >= 0) & (bends > 0), (season == -2) & (bends > 0)
@@ -86,19 +121,36 @@ class Basis:
         added[waves, 3 * its] = added[moving, 3 * season[moving] + 2] = 1.0
         added[trend, -1:] = 1.0
         steep = np.where(season == -2, 4.0, 2.0) * np.log(np.maximum(bends, 1))
-        return waves, its, self._columns["harmonic"][waves] ** 2.0, (bends[waves] == 0) * 1.0, added, steep
+        length = np.array([one.length for one in self.seasons] or [1.0])[its]
+        cycles = length / length.min(initial=math.inf)
+        inner = np.where(cycles >= 2, np.round(self._columns["harmonic"][waves] / cycles), 0.0)
+        outer = self._columns["harmonic"][waves] - inner * cycles
+        return _Logarithms(waves, its, outer**2, inner**2, (bends[waves] == 0) * 1.0, added, steep)
 
     def variances(self, parameters: Array) -> tuple[Array, Array]:
         """Return the logarithm of each column's variance, and its derivatives by the parameters."""
-        waves, its, square, exact, added, steep = self._logarithms
-        ratio = square * np.exp(-2 * parameters[1::3][its])
-        share, steeper = exact / (1 + ratio) ** 2, 4 * ratio / (1 + ratio)
+        waves, its, outer, inner, exact, added, steep = self._logarithms
+        decay = np.exp(-2 * parameters[1::3])
+        ratio, within = outer * decay[its], inner * (decay[0] if len(waves) else 1.0)
+        share = exact / ((1 + ratio) * (1 + within)) ** 2
         total = np.bincount(its, share)
-        slope = added.copy()
-        slope[waves, 3 * its + 1] = steeper - (np.bincount(its, share * steeper) / total)[its]
-        log_variance = added @ parameters - steep
-        log_variance[waves] -= 2 * np.log1p(ratio) + np.log(total)[its]
+        slope, log_variance = added.copy(), added @ parameters - steep
+        for by, steeper in ((3 * its + 1, 4 * ratio / (1 + ratio)), (np.ones_like(its), 4 * within / (1 + within))):
+            slope[waves, by] += steeper - (np.bincount(its, share * steeper) / total)[its]
+        log_variance[waves] -= 2 * (np.log1p(ratio) + np.log1p(within)) + np.log(total)[its]
         return log_variance[self.which], slope[self.which]
+
+
+class _Logarithms(NamedTuple):
+    """What the logarithms of variances are made of: of waves, and of all columns what is added, and less what."""
+
+    waves: NDArray[np.int64]
+    its: NDArray[np.int64]  # season
+    outer: Array  # squares of the harmonic beside the nearest one of the shortest season, if that is shorter
+    inner: Array  # squares of that one
+    exact: Array  # 1 where it does not drift
+    added: Array
+    steep: Array
 
 
 def _powers(wave: NDArray[np.complex128], most: int) -> list[NDArray[np.complex128]]:

@@ -80,7 +80,7 @@ def smooth_jointly(
     *,
     ahead: int,
     top: Callable[[Array, float], Top],
-    levels: Callable[[Array, Array, float, Top], Levels],
+    levels: Callable[[Array, Array, float, Top, float], Levels],
     crowds: Crowds,
     weight: float,
     patterns: tuple[Season, ...],
@@ -95,7 +95,7 @@ def smooth_jointly(
     :param ahead: how many steps to add of which there are no values.
     :param top: returns the total of all with the steps ahead, given its values by tier and their noise.
     :param levels: returns those of the parts of a group, given the means of their values by tier, the errors of these,
-        that of their sum, and the total of all.
+        that of their sum, the total of all, and the level of the group.
     :param weight: of one individual in the last tier.
     :param counts: whether means and errors are of counts; else of rates.
     :param done: is told how many series are fitted.
@@ -124,7 +124,7 @@ class _Fit:
     top: Top
     keys: Departures  # of all keys
     inner: dict[int, Departures]  # of the groups in each group
-    levels: Levels  # of all rows; nothing for the root
+    levels: Levels  # of all rows; of the root its total
     shapes: Array  # what is predicted of the parts of each row, by its level; rows by tiers by steps
 
     def __init__(self, values: Array, noise: Array, hierarchy: Hierarchy, crowds: Crowds, model: Model) -> None:
@@ -146,7 +146,7 @@ class _Fit:
     def turn(
         self,
         top: Callable[[Array, float], Top],
-        levels: Callable[[Array, Array, float, Top], Levels],
+        levels: Callable[[Array, Array, float, Top, float], Levels],
         done: Callable[[int], None] | None,
     ) -> None:
         """Fit everything, less what is known of local events."""
@@ -162,12 +162,14 @@ class _Fit:
         seen = self._model.seen
         self._make_top(top(rest[hierarchy.root][:, seen], float(self._noise[hierarchy.root])))
         self.levels = Levels(np.ones((hierarchy.size, tiers)), np.zeros(hierarchy.size), np.zeros(hierarchy.size))
+        self.levels.total[hierarchy.root] = self.top.mean[seen].mean()
         before, self.inner = getattr(self, "shapes", None), {}
         self.shapes = np.ones((hierarchy.size, tiers, steps))
         self.shapes[hierarchy.root] = self._prediction
         for row, parts in reversed(hierarchy.branches):
             noise = self._noise / np.sqrt(seen.stop)
-            found = levels(without_events[parts][..., seen].mean(axis=2), noise[parts], float(noise[row]), self.top)
+            means, of_group = without_events[parts][..., seen].mean(axis=2), float(self.levels.total[row])
+            found = levels(means, noise[parts], float(noise[row]), self.top, of_group)
             for own, new in zip(self.levels, found, strict=True):
                 own[parts] = new
             groups = parts[parts >= keys]

@@ -18,6 +18,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
 
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 
@@ -32,6 +34,8 @@ _APART: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
 _LEAST: Final = 0.3
 _ROUNDS: Final = 30
 _BEFOREHAND: Final = 4.0
+#: Where a normal variable that is above zero is exponential, by its deviation below.
+_FAR: Final = -30.0
 #: So many keys are worked on at a time.
 _KEYS: Final = 64
 
@@ -262,6 +266,39 @@ def panel(
     if not (np.all(np.isfinite(levels)) and np.all(own > 0)):
         raise FitError("the levels were not found")
     return Panel(levels, own, variance)
+
+
+def above_zero(levels: Array, variances: Array, total: float) -> tuple[Array, Array]:
+    """Return levels above zero that add up to a total, and their variances without what that tells of them.
+
+    Given estimates with normal errors, they are the means of the posterior in which any division of the total is as
+    likely as any other, but that only the mean of the sum is held. Levels that are known well lose or gain by their
+    variances; one that is not told from nothing keeps what it may be.
+
+    :param total: above zero.
+    """
+    error = np.sqrt(variances)
+
+    def at(tilt: float) -> tuple[Array, Array]:
+        """Means and variances of normal variables above zero, the less likely the larger they are by so much."""
+        by_error = levels / error - tilt * error
+        near = np.maximum(by_error, _FAR)
+        ratio = np.exp(-(near**2) / 2 - log_ndtr(near)) / math.sqrt(2 * math.pi)
+        beyond, square = near + ratio, 1 - ratio * (near + ratio)
+        far = by_error < _FAR  # where they are nearly exponential
+        beyond = np.where(far, 1 / np.maximum(-by_error, -_FAR), beyond)
+        return error * beyond, variances * np.where(far, beyond**2, square)
+
+    start = float((levels.sum() - total) / variances.sum())
+    width = 1 / math.sqrt(float(variances.sum()))
+    low = high = start
+    while at(low)[0].sum() < total:
+        low, width = low - width, 2 * width
+    while at(high)[0].sum() > total:
+        high, width = high + width, 2 * width
+    tilt = low if low == high else brentq(lambda tilt: float(at(tilt)[0].sum()) - total, low, high)
+    means, left = at(tilt)
+    return means * (total / means.sum()), left
 
 
 def _chances(evidence: Array, axis: int | None) -> Array:

@@ -12,7 +12,7 @@ from opendp_timeseries.reconstruction.counts import counts_of
 from opendp_timeseries.reconstruction.everybody import of_everybody
 from opendp_timeseries.reconstruction.hierarchy import Hierarchy, is_joint
 from opendp_timeseries.reconstruction.joint import Crowds, JointEstimate, Levels, Top, smooth_jointly
-from opendp_timeseries.reconstruction.levels import OF_COUNTS, Prior, panel
+from opendp_timeseries.reconstruction.levels import OF_COUNTS, Prior, above_zero, panel
 from opendp_timeseries.reconstruction.local_events import EVENT
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
@@ -113,9 +113,15 @@ class _TopOfCounts:
         return Top(mean, variance, joint, events, found.mean[None], level, own)
 
 
-def _levels_of_counts(means: Array, noise: Array, noise_of_all: float, top: Top) -> Levels:
-    """Return the levels of parts with one tier: their means, which are right on average."""
-    return Levels(_positive(means, noise, top), means[:, 0], noise**2)
+def _levels_of_counts(means: Array, noise: Array, noise_of_all: float, top: Top, of_group: float) -> Levels:
+    """Return the levels of parts with one tier: their means, as far as they are above zero and add up."""
+    totals, variances = _divided(means[:, 0], noise**2, of_group)
+    return Levels(_positive(totals[:, None], noise, top), totals, variances)
+
+
+def _divided(levels: Array, variances: Array, of_group: float) -> tuple[Array, Array]:
+    """Return levels above zero that add up to that of their group, unless this is below zero itself."""
+    return above_zero(levels, variances, of_group) if of_group > 0 else (levels, variances)
 
 
 def _positive(levels: Array, noise: Array, top: Top) -> Array:
@@ -200,16 +206,15 @@ class _Population(NamedTuple):
         rates, levels, own = found.rates * noise, found.levels * noise, found.own * noise**2
         return Top(found.mean, found.variance, found.joint, events, rates, levels, own)
 
-    def levels(self, means: Array, noise: Array, noise_of_all: float, top: Top) -> Levels:
+    def levels(self, means: Array, noise: Array, noise_of_all: float, top: Top, of_group: float) -> Levels:
         """Return the levels of parts: those of people together, those of tiers as far as their own means tell."""
         alike = float(np.sqrt(np.mean(noise**2)))
         found = panel(means, self.ends, self.weights, alike, (means.sum(axis=0), noise_of_all), prior=self.prior)
-        usual = (
-            np.maximum(found.levels, 0.0)[:, None] * top.level / max(float(top.level[-1] / self.weights[0, -1]), 1e-300)
-        )
+        totals, variances = _divided(found.levels, found.own, of_group)
+        usual = np.maximum(totals, 0.0)[:, None] * top.level / max(float(top.level[-1] / self.weights[0, -1]), 1e-300)
         free = (_MISFIT * usual) ** 2
         tiers = usual + free / (free + noise[:, None] ** 2) * (means - usual)
-        return Levels(_positive(tiers, noise, top), found.levels, found.own)
+        return Levels(_positive(tiers, noise, top), totals, variances)
 
     def crowds(self) -> Crowds:
         """Return those who may come to a local event: people like those of the station, and such as come so often."""

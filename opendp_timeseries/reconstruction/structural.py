@@ -35,6 +35,9 @@ _FAR: Final = 0.05
 #: by how much the logarithm of the evidence must grow for departures in proportion to the patterns.
 _HASTES: Final = (0.0, 6.0)
 _CLEARLY: Final = 3.0
+#: Turns until it is seen where patterns are large, and by how much the logarithm of the evidence must grow for it.
+_TURNS: Final = 2
+_LIKELIER: Final = 1.0
 #: How often series without any single event may show one: all that are looked at together.
 _FALSE: Final = 0.01
 #: Before any is seen: how many single events are thought to be among the kept steps, and their mean square by that of
@@ -79,6 +82,7 @@ def fit(seen: Observations, seasons: tuple[Season, ...], *, trend: bool, unit: f
         found = _fit(model)
     if unit is not None or seen.taps is not None:
         return found.posterior
+    found = _with_envelope(found)
     if not (found.model.link.square and seasons):
         return _with_events(found)
     proportional = _in_proportion(found)
@@ -96,6 +100,42 @@ class _Fitted(NamedTuple):
     evidence: float  # logarithm of the density of what was seen, and of what was learnt
     patterns: Array  # f without departures, at every step
     held: Normal  # the departure alone, given the patterns
+
+
+def _with_envelope(plain: _Fitted) -> _Fitted:
+    """Return the fit whose patterns of longer seasons are larger at some phases of the shortest, if that is likelier.
+
+    A Saturday differs from a Monday at eight, not at three. Taken to be as large at any hour, what a day has of its own
+    is missed where it is large, and seen where it is nothing. How large it is shows in the fit itself.
+    """
+    found, basis = plain, plain.model.basis
+    if len(basis.seasons) < 2:
+        return plain
+    for _ in range(_TURNS):
+        model = found.model
+        again = replace(model, basis=basis.enveloped(_power(found)))
+        again.__dict__.pop("columns", None)
+        try:
+            tried = _fit(again, found.learnt)
+        except FitError:
+            break
+        if tried.evidence <= found.evidence:
+            break
+        found = tried
+    return found if found.evidence > plain.evidence + _LIKELIER else plain
+
+
+def _power(fitted: _Fitted) -> Array:
+    """Return the mean square of each season's pattern at every step."""
+    model = fitted.model
+    solved = model.solve(model.linearise(fitted.state.f, fitted.learnt.dispersion), fitted.learnt)
+    rows, of = model.basis.at(np.arange(model.basis.size)), model.basis.season_of
+    return np.array(
+        [
+            times(rows[:, some], solved.mean[some]) ** 2 + (times(rows[:, some], solved.root[some]) ** 2).sum(axis=1)
+            for some in (of == season for season in range(len(model.basis.seasons)))
+        ]
+    )
 
 
 def _in_proportion(plain: _Fitted) -> _Fitted:

@@ -110,6 +110,16 @@ def bikes(rng, weeks=8):
     return rng.poisson(week(168 * weeks) * rng.lognormal(-0.06, 0.35, 7 * weeks).repeat(24)).astype(float)
 
 
+def commuters(rng, weeks=4):
+    """Weeks of hours in which weekdays and weekends differ most at eight."""
+    t = np.arange(168 * weeks)
+    hour, weekend = t % 24, t // 24 % 7 >= 5
+    morning, evening, noon = (
+        np.exp(-0.5 * ((hour - at) / width) ** 2) for at, width in ((8, 1.2), (17, 1.8), (14, 4.0))
+    )
+    return rng.poisson(np.where(weekend, 60 + 180 * noon, 40 + 460 * morning + 500 * evening)).astype(float)
+
+
 def local_rate(grid):
     """A day and a week by the clock."""
     local = grid.instants("local")

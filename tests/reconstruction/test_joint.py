@@ -77,6 +77,22 @@ def error_and_cover(series, truth):
 # How near it is
 
 
+def test_no_station_with_people_is_nothing_at_all_hours():
+    """Where noise is as large as a station's level, its size is not told from nothing; nothing is not what it is."""
+    size = np.array([0.5] * 8 + [2.0] * 4)
+    counts = np.random.default_rng(0).poisson(5.0 * size[:, None] * week(168) / 100).astype(float)
+    found = []
+    for seed in range(2):
+        release = released(counts, np.random.default_rng(seed), scale=60.0, groups=city(12), of_totals=60.0)
+        panel, total = ts.smooth(release, seasons=24)
+        assert np.all(panel.values.reshape(12, -1).sum(axis=1) > 0.1 * counts.mean(axis=0).sum())
+        assert np.allclose(panel.values.reshape(12, -1).sum(axis=0), total.values)
+        of_week = panel.resample(168)
+        low, high = of_week.interval(0.9)
+        found.append([error_and_cover(panel, counts)[1], np.mean((low <= counts.sum(1)) & (counts.sum(1) <= high))])
+    assert np.all(np.mean(found, axis=0) > 0.84)
+
+
 @pytest.mark.long
 def test_no_total_is_worse_than_its_own_smooth_where_stations_share_their_days():
     found = []

@@ -6,7 +6,7 @@ import pytest
 from opendp_timeseries.design.tiers import Tiers, default_tiers
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.reconstruction.everybody import levels_by_often
-from opendp_timeseries.reconstruction.levels import Prior, level, panel
+from opendp_timeseries.reconstruction.levels import Prior, above_zero, level, panel
 from opendp_timeseries.reconstruction.matrices import FitError
 from tests.oracles import levels as oracle
 from tests.refused import refuses
@@ -189,3 +189,22 @@ def test_the_page_says_how_well_a_level_can_be_known():
         assert np.mean(errors**2) ** 0.5 == pytest.approx(error, rel=4 / 240**0.5)
         assert -np.mean(errors) == pytest.approx(low, abs=4 * np.std(errors) / 120**0.5)
         assert 100 * np.mean(np.abs(errors) < 1.645 * stated) == pytest.approx(cover, abs=12)
+
+
+def test_levels_above_zero_are_those_of_any_division():
+    """By importance sampling of the posterior; what is known well moves by its variance, as it does without a limit."""
+    levels, variances, total = np.array([1.0, 5.0, -3.0, 40.0]), np.array([4.0, 4.0, 4.0, 9.0]), 45.0
+    found, left = above_zero(levels, variances, total)
+    drawn = np.random.default_rng(0).normal(levels, np.sqrt(variances), (10**5, 4))
+    drawn = drawn[(drawn > 0).all(axis=1)]
+    expected = np.average(drawn, axis=0, weights=np.exp(-(((drawn.sum(axis=1) - total) / 0.5) ** 2) / 2))
+    assert found.sum() == pytest.approx(total, rel=1e-12)
+    assert found == pytest.approx(expected, abs=0.15)
+    assert np.all((left > 0) & (left <= variances))
+    plain = above_zero(np.array([100.0, 200.0, 300.0]), np.array([1.0, 2.0, 3.0]), 606.0)
+    assert np.allclose(plain, ([101.0, 202.0, 303.0], [1.0, 2.0, 3.0]))
+    # Far below nothing, and far above what there is.
+    for far in (np.array([-100.0, -200.0, 3.0]), np.full(3, 1e6)):
+        found, left = above_zero(far, np.ones(3), 0.03)
+        assert found.sum() == pytest.approx(0.03)
+        assert np.all((found > 0) & (left > 0))

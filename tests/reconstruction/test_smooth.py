@@ -35,6 +35,7 @@ from tests.limits import PEAK, pace
 from tests.oracles import smoothing as oracle
 from tests.reconstruction.simulated import (
     bikes,
+    commuters,
     daily,
     departures,
     error_and_cover,
@@ -71,7 +72,13 @@ def linear(periods, trend, seed=3, taps=None, margin=0):
         frequencies = [h / period for h in range(1, 25) if h / period <= 0.5 and round(h / period, 9) not in found]
         found |= {round(f, 9) for f in frequencies}
         copies = [1 if f == 0.5 else 2 for f in frequencies]
-        weights = [(1 + (f * period / decay) ** 2) ** -2.0 for f in frequencies]
+        cycles = period / periods[0]
+        inner = [round(f * periods[0]) if cycles >= 2 else 0 for f in frequencies]  # the nearest harmonic of a day
+        outer = [f * period - k * cycles for f, k in zip(frequencies, inner, strict=True)]
+        of_day = math.exp(patterns[1])
+        weights = [
+            (1 + (h / decay) ** 2) ** -2.0 * (1 + (k / of_day) ** 2) ** -2.0 for h, k in zip(outer, inner, strict=True)
+        ]
         sum_of_weights = np.dot(weights, copies)
         half_waves = range(1, 1 + min(12, math.floor(SIZE / (8 * period))))
         for f, weight in zip(frequencies, weights, strict=True):
@@ -264,6 +271,47 @@ def test_frequencies_are_neither_repeated_nor_too_fast():
     fewer = Basis(1000, (Season(24.0), Season(168.0)), False, most=10)._columns
     assert len(fewer) == np.count_nonzero((columns["half_waves"] == 0) & (columns["harmonic"] <= 24))
     assert np.all(fewer["half_waves"] == 0)
+
+
+def test_a_week_may_differ_at_some_hours_more_than_at_others():
+    """Behind much noise, a pattern that is thought to be as large at any hour is missed at eight."""
+    off, within = [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        counts = commuters(rng)
+        series = smooth(sampled(counts, rng, scale=150.0, probability=1.0), seasons=(24, 168))
+        low, high = series.interval(0.9)
+        at_eight = (np.arange(672) % 24 == 8) & (np.arange(672) // 24 % 7 >= 5)
+        off.append((series.values - counts)[at_eight].mean())
+        within.append(((low <= counts) & (counts <= high))[at_eight].mean())
+    assert np.mean(off) < 30
+    assert np.mean(within) > 0.9
+
+
+def test_sizes_at_phases_are_those_of_the_power():
+    basis = Basis(1000, (Season(24.0), Season(168.0)), False, most=1000)
+    power = np.array([np.ones(1000), np.arange(1000) % 24 == 8])
+    found, which = basis.enveloped(power), basis.season_of
+    plain, sized = basis.at(np.arange(1000)), found.at(np.arange(1000))
+    size = np.where(np.arange(1000) % 24 == 8, math.sqrt(0.5 * 24 + 0.5), math.sqrt(0.5))
+    assert np.allclose(sized[:, which == 1], size[:, None] * plain[:, which == 1], atol=1e-9)
+    assert np.array_equal(sized[:, which != 1], plain[:, which != 1])
+    assert found.envelope.shape == (2, 24)
+    # Of minutes, in between.
+    minutes = Basis(4000, (Season(1440.0), Season(10080.0)), False, most=100)
+    of_minutes = minutes.enveloped(np.array([np.ones(4000), np.arange(4000) % 1440 / 1440]))
+    assert of_minutes.envelope.shape == (2, 48)
+    ratio = of_minutes.at(np.array([700, 715, 730]))[:, -1] / minutes.at(np.array([700, 715, 730]))[:, -1]
+    assert np.all(np.diff(ratio) > 0)
+
+
+def test_slopes_of_variances_are_their_differences():
+    basis = Basis(1000, (Season(24.0), Season(168.0)), True, most=1000)
+    at = basis.start() + 0.3
+    slope = basis.variances(at)[1]
+    for k, way in enumerate(1e-5 * np.eye(len(at))):
+        expected = (basis.variances(at + way)[0] - basis.variances(at - way)[0]) / 2e-5
+        assert np.allclose(slope[:, k], expected, atol=1e-6)
 
 
 SEASONS = (Season(24.0),)
