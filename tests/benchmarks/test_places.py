@@ -246,6 +246,66 @@ def test_a_city_without_a_cap_beside_caps(kind):
     assert np.all(errors["no cap"][:, 1] > 0.8)
 
 
+def cards(seed, days=31):
+    """A month of 12,000 cards, some of which ride far more than others, between stations of their own."""
+    rng = np.random.default_rng(seed)
+    share, often = rng.dirichlet(np.full(25, 3.0)), rng.gamma(0.6, size=12_000)
+    homes, works = (rng.choice(25, 12_000, p=share) for _ in range(2))
+    hour, rows = np.arange(24), []
+    peaks = np.exp(-0.5 * ((hour - 8) / 1.2) ** 2) + 1.1 * np.exp(-0.5 * ((hour - 17) / 1.8) ** 2)
+    weekday = 0.08 + peaks + 0.35 * np.exp(-0.5 * ((hour - 13) / 3) ** 2)
+    weekend = 0.2 + np.exp(-0.5 * ((hour - 15) / 3.5) ** 2)
+    for day in range(days):
+        usual, rides = (weekend, 2750) if day % 7 >= 5 else (weekday, 5500)
+        who = rng.choice(12_000, rng.poisson(rides), p=often / often.sum())
+        at, kind = rng.choice(24, who.size, p=usual / usual.sum()), rng.random(who.size)
+        where = np.where(kind < 0.5, homes[who], np.where(kind < 0.8, works[who], rng.choice(25, who.size, p=share)))
+        rows.append((who, 24 * day + at, where))
+    who, at, where = map(np.concatenate, zip(*rows, strict=True))
+    return {"id": who, "time": at, "key": where}
+
+
+@pytest.mark.parametrize("epsilon", [0.17, 0.25, 1.0])
+def test_a_month_of_a_city_at_a_small_budget(epsilon):
+    """Stations, four districts and the city, by the hour: sums by the truth, and shares in 90% bands."""
+    districts = {f"d{k}": [key for key in STATIONS if key % 4 == k] for k in range(4)}
+    chain, steps = private_count(744, groups={"city": districts}), 744
+    scale, found, said_of, nothing = least(chain, epsilon=epsilon), {}, {}, 0
+    for seed in SEEDS:
+        log = cards(seed)
+        truth = distinct(log, steps)
+        release = noisy(chain, scale, np.random.default_rng(seed), truth=chain(log))
+        stations, of_districts, total = ts.smooth([release], seasons=(24, 168))
+        sums = np.array([truth[keys].sum(axis=0) for keys in districts.values()])
+        for name, series, counts in (
+            ("stations", stations, truth),
+            ("districts", of_districts, sums),
+            ("city", total, truth.sum(axis=0)[None]),
+        ):
+            rows = []
+            for step in (1, 24, steps):
+                one, of_step = series.resample(step), counts.reshape(len(counts), -1, step).sum(axis=2)
+                low, high = one.interval(0.9)
+                rows.append(((low <= of_step.ravel()) & (of_step.ravel() <= high)).reshape(of_step.shape))
+            by_hour = rows[0].reshape(len(counts), -1, 24).mean(axis=(0, 1))
+            found.setdefault(name, []).append([*(row.mean() for row in rows), *by_hour])
+            said_of.setdefault(name, []).append([series.values.sum() / counts.sum(), near(series, counts)[0]])
+        nothing += np.count_nonzero(~stations.values.reshape(25, -1).any(axis=1))
+    print(f"\nε = {epsilon:g}: stations that are nothing in all hours {nothing}")
+    for name, rows in found.items():
+        cover, (ratio, error) = np.mean(rows, axis=0), np.array(said_of[name]).T
+        spread = ratio.std() / len(ratio) ** 0.5
+        bands = ", ".join(f"{share:.2f}" for share in cover[:3])
+        print(
+            f"{name:10s} sum / truth {ratio.mean():.3f} ± {spread:.3f}; error {error.mean():.1f};"
+            f" hours, days, months in bands {bands}; the least of an hour of the day {cover[3:].min():.2f}"
+        )
+        assert abs(ratio.mean() - 1) < max(0.05 if epsilon < 1 else 0.02, 3 * spread)
+        assert np.all(cover[:3] > 0.84)
+        assert cover[3:].min() > 0.75
+    assert nothing == 0
+
+
 @pytest.mark.parametrize("size", [50, 100, 150])
 def test_people_at_a_small_station_without_a_cap(size):
     """How much is seen of people who come once, for three hours; and a station that is closed for a day."""
