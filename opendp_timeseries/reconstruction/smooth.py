@@ -93,7 +93,8 @@ def smooth(
     ``method="structural"`` fits a structural model (Harvey 1989). Counts vary around a rate. The root of the rate is
     an unknown level, plus for each season a smooth pattern that repeats and may drift slowly, plus a departure from
     both that dies away exponentially, in proportion to the patterns if the release clearly shows that; where the
-    mean of the release is below four standard errors, the rate itself is. The variance of the privacy noise is
+    mean of the release is below four standard errors, the rate itself is. What a longer season adds is as smooth
+    within the shortest as this one, and larger at some of its hours if the release shows that. The variance of the privacy noise is
     known; that of the counts is estimated near their rate, as Poisson's. The sizes of patterns, drifts and
     departures, the smoothness of patterns and the duration of departures are those of the largest marginal
     likelihood. Values that noise and counts around a rate cannot explain are single events, and keep their counts.
@@ -116,7 +117,8 @@ def smooth(
     Of a private series, which counts in several tiers of activity, all tiers give one series: that of everybody,
     with no cap. Its shape is mostly that of the finer tiers, and it departs from them as far as the others show that
     heavy users come at other times. Its level, of all tiers together, is right on average where few come very often,
-    and may be negative. Levels of a panel are estimated together, so that they add up to that of all keys. Its
+    and may be negative. Levels of a panel are estimated together, so that they add up to that of all keys, and none is
+    below zero: what the noise does not tell from nothing is as large as the sum lets expect. Its
     ``release`` is the last tier, in counts, and its ``sources`` are the whole. Of a private panel with groups, whose
     sums are in the fit, it is the series of the keys, which add up to those of the groups; and a list of the release
     alone, ``smooth([release])``, gives all: that of the keys, and one for each level of groups, from the innermost.
