@@ -138,9 +138,9 @@ def means(sums: Series, numbers: Series) -> Means:
     the numbers of individuals with one, which are sums of the same column with the bound 1. Then the mean is of what
     an individual has in a step. Beside numbers of events, by ``step_cap``, it is of what an event has.
 
-    Where a number is less than three of its standard errors, no mean is known: the value is then the mean of all, and
-    the interval reaches from 0 to the bound. Elsewhere it is Fieller's, which is not symmetric. Means over longer
-    steps, by :meth:`.Series.resample`, are of all that is in them.
+    Where a number is less than three of its standard errors, no mean is known: the value is then the mean of all, of
+    a panel at this key, and the interval reaches from 0 to the bound. Elsewhere it is Fieller's, which is not
+    symmetric. Means over longer steps, by :meth:`.Series.resample`, are of all that is in them.
 
     :param sums: of a value, smoothed; or a panel of them.
     :param numbers: of the same grid, keys, caps and columns but for the value and its bound, smoothed in the same way.
@@ -148,7 +148,10 @@ def means(sums: Series, numbers: Series) -> Means:
     :raises ValueError: if they are not of one log in this way, or have no standard errors.
     """
     bound = _bound_of(sums, numbers)
+    parts = [means(*pair) for pair in zip(sums.parts, numbers.parts, strict=True)]
     values, standard_error = _quotients(sums, numbers, bound)
+    if parts:  # each by what is known of its key
+        values = np.concatenate([part.values for part in parts])
     unclear = int(np.count_nonzero(~is_clear(numbers)))
     number = f"; {unclear} of {len(values)} numbers may be nothing, where means are that of all" if unclear else ""
     return Means(
@@ -160,7 +163,7 @@ def means(sums: Series, numbers: Series) -> Means:
         unfiltered=sums.unfiltered,
         levelled=sums.levelled,
         converged=sums.converged and numbers.converged,
-        parts=[means(*pair) for pair in zip(sums.parts, numbers.parts, strict=True)],
+        parts=parts,
         sources=tuple(dict.fromkeys(one for series in (sums, numbers) for one in series.sources or (series.release,))),
         ahead=sums.ahead,
         sums=sums,

@@ -1,5 +1,7 @@
 """Means of a value: quotients of sums and numbers, with intervals that a scan of all means finds, too."""
 
+from dataclasses import replace
+
 import numpy as np
 import opendp.prelude as dp
 import pytest
@@ -123,8 +125,13 @@ def test_pages_tables_figures_and_workbooks_say_that_they_are_of_means(tmp_path)
     assert "Means" in openpyxl.load_workbook(tmp_path / "means.xlsx").sheetnames
 
 
+@pytest.mark.long
 def test_means_of_a_panel_are_those_of_its_keys():
     _, _, (sums, numbers) = released(keys=["a", "b"])
+    wider = numbers.standard_error.copy()
+    wider[:9] *= 1e3
+    means = ts.means(sums, replace(numbers, standard_error=wider, covariance=None, parts=()))
+    assert np.allclose(means[:9], sums[:48].sum() / numbers[:48].sum())
     means = ts.means(sums, numbers)
     b = ts.means(sums.by_key()["b"], numbers.by_key()["b"])
     assert np.array_equal(means.by_key()["b"].values, b.values)
