@@ -9,15 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from opendp_timeseries.accounting.budget import LargeDeltaWarning
-from opendp_timeseries.accounting.influence import Influence
-from opendp_timeseries.counting.check import LogCheck, check_log
+from opendp_timeseries.counting.check import check_log
 from opendp_timeseries.design.kernels import (
     Kernel,
     boxcar_kernel,
     exponential_kernel,
     gaussian_kernel,
-    identity_kernel,
-    kernel_from_taps,
 )
 from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.grid import TimeGrid
@@ -31,11 +28,6 @@ from opendp_timeseries.plugin.circulant_filter import (
 )
 from opendp_timeseries.plugin.composition import least_factor, make_composition, then_composition
 from opendp_timeseries.plugin.context import compositor, split_budget
-from opendp_timeseries.plugin.conversions import (
-    make_renyiDP_to_approxDP,
-    make_zCDP_to_renyiDP,
-    privacy_loss_distribution,
-)
 from opendp_timeseries.plugin.individual_count import make_individual_count, then_individual_count
 from opendp_timeseries.plugin.lp_distance import make_lp_distance, then_lp_distance
 from opendp_timeseries.plugin.participation_count import (
@@ -51,7 +43,6 @@ from opendp_timeseries.plugin.spaces import (
     PeriodUnitWarning,
     count_signal_domain,
     event_log_domain,
-    influence_distance,
     period_distance,
 )
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale, make_subsampled_gaussian, then_subsampled_gaussian
@@ -90,19 +81,18 @@ def __getattr__(name: str) -> Any:
 
 # In the order of the pipeline.
 __all__ = ["TimeGrid", "event_log_domain", "count_signal_domain", "period_distance", "PeriodUnitWarning"]
-__all__ += ["check_log", "LogCheck", "influence_distance", "Influence"]
+__all__ += ["check_log"]
 __all__ += ["make_participation_count", "then_participation_count"]
 __all__ += ["Tiers", "make_private_series", "then_private_series"]
 __all__ += ["make_individual_count", "then_individual_count"]
 __all__ += ["make_participation_histogram", "then_participation_histogram"]
 __all__ += ["make_assume_participation", "then_assume_participation"]
 __all__ += ["make_totals", "then_totals"]
-__all__ += ["Kernel", "gaussian_kernel", "boxcar_kernel", "exponential_kernel", "kernel_from_taps", "identity_kernel"]
+__all__ += ["Kernel", "gaussian_kernel", "boxcar_kernel", "exponential_kernel"]
 __all__ += ["make_circulant_filter", "then_circulant_filter", "FilterWithoutGapWarning"]
 __all__ += ["make_lp_distance", "then_lp_distance"]
 __all__ += ["make_subsampled_gaussian", "then_subsampled_gaussian", "LargeDeltaWarning", "least_scale"]
 __all__ += ["make_composition", "then_composition", "least_factor", "loss_over_periods"]
 __all__ += ["Release", "interpolate", "smooth", "reconcile", "means", "Series", "plot", "plot_panel"]
 __all__ += ["read_releases", "write_releases", "Participation", "plan", "Programme", "Ledger"]
-__all__ += ["make_zCDP_to_renyiDP", "make_renyiDP_to_approxDP", "privacy_loss_distribution"]
 __all__ += ["compositor", "split_budget"]

@@ -5,7 +5,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.accounting.influence import Majorant
+from opendp_timeseries.accounting.influence import Influence, Majorant
 
 SIZE = 50
 GRID = ts.TimeGrid(size=SIZE)
@@ -122,14 +122,14 @@ def test_filter_keeps_the_amplification(log_space):
     plain, smooth = count(log_space), count(log_space) >> ts.then_circulant_filter(kernel)
     mechanism = {"output_measure": dp.approximate(dp.max_divergence()), "delta": 1e-6}
     assert (smooth >> noise(**mechanism)).map(1)[0] < (plain >> noise(**mechanism)).map(1)[0]
-    two = smooth >> ts.then_circulant_filter(ts.kernel_from_taps(np.eye(1, SIZE)[0], resolution_bits=0))
+    two = smooth >> ts.then_circulant_filter(ts.Kernel.from_taps(np.eye(1, SIZE)[0], resolution_bits=0))
     assert two.map(1) == smooth.map(1)
 
 
 def test_counts_made_elsewhere():
     space = ts.count_signal_domain(SIZE), dp.symmetric_distance()
     assumed = space >> ts.then_assume_participation(participation_cap=5, step_cap=2)
-    assert assumed.map(1) == ts.Influence(l0=5, l2=assumed.map(1).l2, linf=2.0, majorant=Majorant(np.full(5, 2.0)))
+    assert assumed.map(1) == Influence(l0=5, l2=assumed.map(1).l2, linf=2.0, majorant=Majorant(np.full(5, 2.0)))
     for signal in (np.arange(SIZE), np.arange(SIZE, dtype=np.uint8), np.arange(SIZE, dtype=np.int32)):
         assert list(assumed(signal)) == list(range(SIZE))
     huge = np.full(SIZE, 2**64 - 1, dtype=np.uint64)

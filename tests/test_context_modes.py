@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.accounting.influence import Influence
 from tests.refused import refuses
 
 SIZE = 40
@@ -208,7 +209,7 @@ def test_a_context_prints_its_budget():
 
 def test_influences_that_do_not_compare_pass_nowhere():
     chain = SPACE >> ts.then_participation_count(GRID, participation_cap=4, excess="drop")
-    few_and_large, one = ts.Influence(l0=1, l2=5.0, linf=5.0), chain.map(1)
+    few_and_large, one = Influence(l0=1, l2=5.0, linf=5.0), chain.map(1)
     assert chain.check(1, one)
     assert not few_and_large <= one
     assert not one <= few_and_large

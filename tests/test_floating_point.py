@@ -15,12 +15,14 @@ from scipy.stats import chi2
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting import circulant
+from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.design.design import noise_exponent
 from opendp_timeseries.plugin.circulant_filter import circular_convolve, largest_input
+from opendp_timeseries.plugin.spaces import influence_distance
 
 SIZE = 4000
-INTEGERS = dp.vector_domain(dp.atom_domain(T="i64"), size=SIZE), ts.influence_distance()
-DYADIC = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=SIZE), ts.influence_distance(26)
+INTEGERS = dp.vector_domain(dp.atom_domain(T="i64"), size=SIZE), influence_distance()
+DYADIC = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=SIZE), influence_distance(26)
 ARBITRARY = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=SIZE), dp.l2_distance(T="f64")
 
 
@@ -82,7 +84,7 @@ def test_noise_in_floating_point_is_caught(signal):
 @pytest.mark.parametrize("scale", [1e-5, 7.0, *(pytest.param(s, marks=pytest.mark.long) for s in (0.3, 1e6))])
 def test_the_step_depends_on_nothing_but_scale_and_resolution(bits, scale):
     atoms = dp.atom_domain(T="i64") if bits == 0 else dp.atom_domain(T="f64", nan=False)
-    space = dp.vector_domain(atoms, size=50), ts.influence_distance(bits)
+    space = dp.vector_domain(atoms, size=50), influence_distance(bits)
     step = Fraction(2) ** noise_exponent(scale, bits)
     for signal in (0, 1, 2**30):
         values = released(space, signal if bits == 0 else float(signal), scale, size=50)
@@ -93,7 +95,7 @@ def test_the_step_depends_on_nothing_but_scale_and_resolution(bits, scale):
 
 
 def smooth(kernel):
-    space = dp.vector_domain(dp.atom_domain(T="i64"), size=kernel.size), ts.influence_distance()
+    space = dp.vector_domain(dp.atom_domain(T="i64"), size=kernel.size), influence_distance()
     return space >> ts.then_circulant_filter(kernel)
 
 
@@ -106,7 +108,7 @@ KERNELS = [
     ts.gaussian_kernel(30, 2.0),
     ts.exponential_kernel(31, 3.0),
     ts.boxcar_kernel(32, 7),
-    ts.kernel_from_taps(np.random.default_rng(2).normal(size=30)),
+    ts.Kernel.from_taps(np.random.default_rng(2).normal(size=30)),
 ]
 
 
@@ -160,8 +162,8 @@ def test_no_other_blas_or_transform_changes_a_bit(monkeypatch, direct):
 
 def test_a_distance_is_that_of_the_numbers_computed():
     # Two logs that differ in one person: the difference of what is noised, in exact arithmetic, is within the map.
-    kernel = ts.kernel_from_taps(np.random.default_rng(4).normal(size=30))
-    influence = smooth(kernel).map(ts.Influence(l0=2, l2=math.sqrt(2), linf=1.0))
+    kernel = ts.Kernel.from_taps(np.random.default_rng(4).normal(size=30))
+    influence = smooth(kernel).map(Influence(l0=2, l2=math.sqrt(2), linf=1.0))
     rng = np.random.default_rng(6)
     limit = largest_input(kernel)
     for _ in range(50):

@@ -16,7 +16,6 @@ from opendp_timeseries.design.kernels import (
     exponential_kernel,
     gaussian_kernel,
     identity_kernel,
-    kernel_from_taps,
 )
 from tests.oracles import filtering as oracle
 from tests.refused import refuses
@@ -86,11 +85,11 @@ def test_other_kernels_are_rounded_and_keep_their_norm_or_are_what_is_stored():
     coarse = twice.rounded(12)
     assert (coarse.l1, coarse.is_symmetric_decreasing, coarse.resolution_bits) == (1, True, 12)
     np.testing.assert_allclose(coarse.taps, twice.taps, atol=2 * 2.0**-12)
-    signed = kernel_from_taps([1.0, -0.3, 0.0, 0.1])
+    signed = Kernel.from_taps([1.0, -0.3, 0.0, 0.1])
     assert signed.rounded(8).numerators.tolist() == [256, -77, 0, 26]
     assert signed.rounded(30) is signed
     assert identity_kernel(4).rounded(16) == identity_kernel(4)
-    refuses("all taps are zero", kernel_from_taps([0.01, -0.01, 0.0]).rounded, 4)
+    refuses("all taps are zero", Kernel.from_taps([0.01, -0.01, 0.0]).rounded, 4)
 
 
 def test_boxcar_is_a_moving_average():
@@ -101,13 +100,13 @@ def test_boxcar_is_a_moving_average():
 
 def test_taps_on_the_grid_are_stored_unchanged():
     given_taps = [0.5, -0.25, 2.0**-26, 3.0, 0.0]
-    kernel = kernel_from_taps(given_taps)
+    kernel = Kernel.from_taps(given_taps)
     assert kernel.taps.tolist() == given_taps
     assert kernel.l1 == sum(map(abs, map(Fraction, given_taps)))
     assert kernel.support == 4
     assert not kernel.is_symmetric_decreasing
-    assert kernel_from_taps([1, 2, 3], resolution_bits=0).numerators.tolist() == [1, 2, 3]
-    assert kernel_from_taps(np.float32([0.1, 0.2]), resolution_bits=20).numerators.tolist() == [104858, 209715]
+    assert Kernel.from_taps([1, 2, 3], resolution_bits=0).numerators.tolist() == [1, 2, 3]
+    assert Kernel.from_taps(np.float32([0.1, 0.2]), resolution_bits=20).numerators.tolist() == [104858, 209715]
 
 
 @pytest.mark.parametrize(
@@ -129,30 +128,30 @@ def test_taps_on_the_grid_are_stored_unchanged():
     ],
 )
 def test_shape_is_recognised(taps, expected):
-    assert kernel_from_taps(taps, resolution_bits=0).is_symmetric_decreasing is expected
+    assert Kernel.from_taps(taps, resolution_bits=0).is_symmetric_decreasing is expected
 
 
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: kernel_from_taps([1.0, np.nan]), ValueError, r"taps\[1\] \(nan\) must be finite"),
-        (lambda: kernel_from_taps([np.inf, 1.0]), ValueError, r"taps\[0\] \(inf\) must be finite"),
-        (lambda: kernel_from_taps([1j, 1.0]), TypeError, r"taps \(complex128\) must be real"),
-        (lambda: kernel_from_taps([True, False]), TypeError, r"taps \(bool\) must be real"),
-        (lambda: kernel_from_taps(["1", "2"]), TypeError, "must be real"),
-        (lambda: kernel_from_taps([[1.0]]), ValueError, "must be one row"),
-        (lambda: kernel_from_taps([]), ValueError, "must be one row"),
-        (lambda: kernel_from_taps(1.0), ValueError, "must be one row"),
-        (lambda: kernel_from_taps([0.0, 0.0]), ValueError, "raise the taps or the bits"),
-        (lambda: kernel_from_taps([1.0, 2.0], centre=2), ValueError, r"centre \(2\) must be at most 1; it is a place"),
-        (lambda: kernel_from_taps([1.0], centre=-1), ValueError, r"centre \(-1\) must be at least 0"),
-        (lambda: kernel_from_taps([1.0, 2.0], size=1), ValueError, r"size \(1\) must be at least 2; leave out taps"),
-        (lambda: kernel_from_taps([1e-9, 0.0]), ValueError, r"resolution_bits \(26\); raise the taps"),
-        (lambda: kernel_from_taps([2.0**27]), ValueError, r"taps must sum to less than 2\*\*27 at resolution_bits"),
-        (lambda: kernel_from_taps([2.0**26, 2.0**26]), ValueError, r"must sum to less than 2\*\*27"),
-        (lambda: kernel_from_taps([1.0], resolution_bits=41), ValueError, r"resolution_bits \(41\) must be at most 40"),
-        (lambda: kernel_from_taps([1.0], resolution_bits=-1), ValueError, r"resolution_bits \(-1\) must be at least 0"),
-        (lambda: kernel_from_taps([1.0], resolution_bits=True), TypeError, "not a bool"),
+        (lambda: Kernel.from_taps([1.0, np.nan]), ValueError, r"taps\[1\] \(nan\) must be finite"),
+        (lambda: Kernel.from_taps([np.inf, 1.0]), ValueError, r"taps\[0\] \(inf\) must be finite"),
+        (lambda: Kernel.from_taps([1j, 1.0]), TypeError, r"taps \(complex128\) must be real"),
+        (lambda: Kernel.from_taps([True, False]), TypeError, r"taps \(bool\) must be real"),
+        (lambda: Kernel.from_taps(["1", "2"]), TypeError, "must be real"),
+        (lambda: Kernel.from_taps([[1.0]]), ValueError, "must be one row"),
+        (lambda: Kernel.from_taps([]), ValueError, "must be one row"),
+        (lambda: Kernel.from_taps(1.0), ValueError, "must be one row"),
+        (lambda: Kernel.from_taps([0.0, 0.0]), ValueError, "raise the taps or the bits"),
+        (lambda: Kernel.from_taps([1.0, 2.0], centre=2), ValueError, r"centre \(2\) must be at most 1; it is a place"),
+        (lambda: Kernel.from_taps([1.0], centre=-1), ValueError, r"centre \(-1\) must be at least 0"),
+        (lambda: Kernel.from_taps([1.0, 2.0], size=1), ValueError, r"size \(1\) must be at least 2; leave out taps"),
+        (lambda: Kernel.from_taps([1e-9, 0.0]), ValueError, r"resolution_bits \(26\); raise the taps"),
+        (lambda: Kernel.from_taps([2.0**27]), ValueError, r"taps must sum to less than 2\*\*27 at resolution_bits"),
+        (lambda: Kernel.from_taps([2.0**26, 2.0**26]), ValueError, r"must sum to less than 2\*\*27"),
+        (lambda: Kernel.from_taps([1.0], resolution_bits=41), ValueError, r"resolution_bits \(41\) must be at most 40"),
+        (lambda: Kernel.from_taps([1.0], resolution_bits=-1), ValueError, r"resolution_bits \(-1\) must be at least 0"),
+        (lambda: Kernel.from_taps([1.0], resolution_bits=True), TypeError, "not a bool"),
         (lambda: gaussian_kernel(0, 1.0), ValueError, r"size \(0\) must be at least 1"),
         (lambda: gaussian_kernel(2.0, 1.0), TypeError, r"size \(2.0\) must be an integer"),
         (lambda: gaussian_kernel(2, 0.0), ValueError, r"std \(0.0\) must be greater than 0"),
@@ -164,7 +163,7 @@ def test_shape_is_recognised(taps, expected):
         (lambda: boxcar_kernel(8, 9), ValueError, r"width \(9\) must be at most 8"),
         (lambda: boxcar_kernel(8, 3.0), TypeError, r"width \(3.0\) must be an integer"),
         (lambda: identity_kernel(True), TypeError, "not a bool"),
-        (lambda: Kernel(np.array([0.5, 0.5]), 1), TypeError, "must be integers; see kernel_from_taps"),
+        (lambda: Kernel(np.array([0.5, 0.5]), 1), TypeError, "must be integers; see Kernel.from_taps"),
         (lambda: Kernel(np.array([-(2**63), -(2**63)]), 0), ValueError, r"less than 2\*\*53"),
         (lambda: Kernel(np.array([2**64 - 1], dtype=np.uint64), 0), ValueError, r"less than 2\*\*53"),
     ],
@@ -175,15 +174,15 @@ def test_refusals_name_the_value_and_the_remedy(make, error, message):
 
 def test_taps_around_a_centre_weigh_steps_before_and_after():
     taps = [1, 2, 4, 8]  # of the steps two after, one after, the same, one before
-    kernel = kernel_from_taps(taps, centre=2, size=7, resolution_bits=0)
+    kernel = Kernel.from_taps(taps, centre=2, size=7, resolution_bits=0)
     signal = np.arange(7.0) ** 2
     expected = [
         sum(tap * signal[(t - lag) % 7] for tap, lag in zip(taps, (-2, -1, 0, 1), strict=True)) for t in range(7)
     ]
     assert np.allclose(np.fft.irfft(np.fft.rfft(signal) * np.fft.rfft(kernel.taps), n=7), expected)
-    symmetric = kernel_from_taps([1, 2, 1], centre=1, size=9, resolution_bits=2)
+    symmetric = Kernel.from_taps([1, 2, 1], centre=1, size=9, resolution_bits=2)
     assert symmetric.is_symmetric_decreasing
-    assert kernel_from_taps(kernel.taps) == kernel_from_taps(taps, centre=2, size=7)
+    assert Kernel.from_taps(kernel.taps) == Kernel.from_taps(taps, centre=2, size=7)
 
 
 def test_numpy_scalars_are_numbers():
@@ -205,8 +204,8 @@ def test_taps_cannot_be_changed_after_they_were_accounted_for():
 
 def test_kernels_are_values():
     kernel = gaussian_kernel(9, 2.0)
-    assert kernel == gaussian_kernel(9, 2.0) == kernel_from_taps(kernel.taps)
-    assert hash(kernel) == hash(gaussian_kernel(9, 2.0)) == hash(kernel_from_taps(kernel.taps))
+    assert kernel == gaussian_kernel(9, 2.0) == Kernel.from_taps(kernel.taps)
+    assert hash(kernel) == hash(gaussian_kernel(9, 2.0)) == hash(Kernel.from_taps(kernel.taps))
     assert kernel == pickle.loads(pickle.dumps(kernel)) == copy.deepcopy(kernel)
     different = [
         gaussian_kernel(9, 2.1),
@@ -236,14 +235,14 @@ def test_one_kernel_for_two_filters_keeps_norm_and_shape(case, second, bits):
 
 
 def test_convolution_of_other_kernels():
-    signed = kernel_from_taps([1.0, -0.5, 0.0, 0.25])
+    signed = Kernel.from_taps([1.0, -0.5, 0.0, 0.25])
     twice = signed.convolve(signed)
     assert twice.taps.tolist() == [float(y) for y in oracle.convolve(signed.taps.tolist(), signed.taps.tolist())]
-    double = kernel_from_taps([1.0, 0.5, 0.5])
+    double = Kernel.from_taps([1.0, 0.5, 0.5])
     assert double.is_symmetric_decreasing
     assert double.convolve(double).l1 == 4
     refuses(r"kernel sizes \(4 and 3\) must be equal", signed.convolve, double)
-    faint = kernel_from_taps([2.0**-20, 0, 0])
+    faint = Kernel.from_taps([2.0**-20, 0, 0])
     refuses("less than one unit at resolution_bits", faint.convolve, faint)
 
 

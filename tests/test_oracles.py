@@ -24,7 +24,9 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.design.kernels import identity_kernel
 from opendp_timeseries.koga2022 import then_fourier_coefficients, then_koga2022
+from opendp_timeseries.plugin.conversions import make_renyiDP_to_approxDP, make_zCDP_to_renyiDP
 from tests.oracles import fourier, maps, totals
 
 #: What maps claim is compared at any δ.
@@ -104,7 +106,7 @@ class Chain:
 
     @property
     def is_flat(self):
-        return all(kernel == ts.identity_kernel(self.size) for kernel in self.kernels)
+        return all(kernel == identity_kernel(self.size) for kernel in self.kernels)
 
     @property
     def is_block_exact(self):
@@ -173,10 +175,10 @@ def some_kernel(rng, size, bits):
         return ts.exponential_kernel(size, 10 ** rng.uniform(-1, 1), resolution_bits=bits)
     if kind == 3:
         taps = rng.integers(-8, 9, size=size) / 8
-        return ts.kernel_from_taps(taps if taps.any() else [1.0] * size, resolution_bits=bits)
+        return ts.Kernel.from_taps(taps if taps.any() else [1.0] * size, resolution_bits=bits)
     if kind == 4:
-        return ts.kernel_from_taps(0.5 ** np.arange(1, size + 1).clip(max=bits), resolution_bits=bits)
-    return ts.identity_kernel(size)
+        return ts.Kernel.from_taps(0.5 ** np.arange(1, size + 1).clip(max=bits), resolution_bits=bits)
+    return identity_kernel(size)
 
 
 def some_kernels(rng, size):
@@ -279,7 +281,7 @@ def losses(space, d_in, point):
         "epsilon": claim(output_measure=APPROX_DP, delta=point.delta)[0],
         "rho": rho,
         "failure": failure,
-        "converted": ts.make_renyiDP_to_approxDP(curve).map(d_in).delta(point.epsilon),
+        "converted": make_renyiDP_to_approxDP(curve).map(d_in).delta(point.epsilon),
     }
 
 
@@ -637,7 +639,7 @@ def algorithm_findings(rng):
         if kernel.l1 != 1:
             taps = np.zeros(chain.size)
             taps[:2] = [0.75, -0.25][: chain.size]
-            kernel = ts.kernel_from_taps(taps if chain.size > 1 else [1.0])
+            kernel = ts.Kernel.from_taps(taps if chain.size > 1 else [1.0])
         chain = replace(chain, kernels=(kernel,))
     alpha = float(rng.choice([1.0, rng.uniform(0.05, 1)]))
     arguments = {
@@ -669,7 +671,7 @@ def native_findings(rng):
     individuals = min(chain.individuals, 3)
     chain = replace(chain, individuals=individuals, scale=min(chain.scale, 1e5 * chain.step_cap))
     other = float(chain.scale * 10 ** rng.uniform(-1, 1))
-    native = ts.make_zCDP_to_renyiDP(counted(chain) >> ts.then_lp_distance(FLOATS) >> dp.m.then_gaussian(other))
+    native = make_zCDP_to_renyiDP(counted(chain) >> ts.then_lp_distance(FLOATS) >> dp.m.then_gaussian(other))
     steps = min(chain.cap * (2 if chain.replaced else 1), chain.size)
     square = Fraction(individuals * chain.step_cap) ** 2
     squares, p = [square] * steps, maps.coin(chain.p)
@@ -682,7 +684,7 @@ def native_findings(rng):
     both = dp.c.make_composition([ours, native])
     truth = maps.renyi(squares, chain.alpha, chain.scale, p) + curve
     yield Finding("Rényi, composed", both.map(individuals)(chain.alpha), truth, at_most(truth, "renyi") + FLOOR)
-    claim = ts.make_renyiDP_to_approxDP(both).map(individuals).delta(chain.epsilon)
+    claim = make_renyiDP_to_approxDP(both).map(individuals).delta(chain.epsilon)
     law = sorted(maps.exact_law(squares, p).items())
     yield Finding("Rényi, composed and converted", claim, maps.profile(law, chain.epsilon, chain.scale, shift=extra))
 

@@ -25,6 +25,7 @@ from opendp_timeseries.commandline.summary import join
 from opendp_timeseries.commandline.verify import read_programme, read_record
 from opendp_timeseries.commandline.waiting import held_back, stage
 from opendp_timeseries.commandline.words import EVERY, TABLES, flag, share, words_of, wrapped
+from opendp_timeseries.counting.check import LogCheck
 
 #: From this share of the rows on, a likely cause is named.
 _MANY: Final = 0.5
@@ -55,7 +56,7 @@ def check(options: argparse.Namespace) -> str:
     return ""
 
 
-def _causes(found: ts.LogCheck, options: argparse.Namespace) -> Iterator[str]:
+def _causes(found: LogCheck, options: argparse.Namespace) -> Iterator[str]:
     """Say what is the likely cause where many rows do not count, and how to mend it. Private."""
     column = "give another column than {} ({}), if that is wrong"
     form = "ISO 8601, such as 2024-03-01T08:30" if options.time_format is None else repr(options.time_format)

@@ -14,6 +14,7 @@ import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries._text import read_text
 from opendp_timeseries.commandline.words import WORDS, check_drawable, flag, is_file_of_keys
+from opendp_timeseries.counting.check import LogCheck
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import PARQUET_SUFFIXES, read_csv_log, read_parquet_log
 from opendp_timeseries.counting.tables import log_in_utc
@@ -154,7 +155,7 @@ def read_log(options: argparse.Namespace, grid: ts.TimeGrid, *, step_cap: int) -
     return read_csv_log(options.file, reading, zone=zone, **how)
 
 
-def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> tuple[ts.LogCheck, Sequence[str]]:
+def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> tuple[LogCheck, Sequence[str]]:
     """Look at the log: what is found, and what its reader has to say. Private."""
     names = ("identifier", "time", "participation_cap", "step_cap", "gap", "period", "value", "bound")
     how = {**chosen(options, *names), "excess": excess_of(options), **keys_and_groups(options)[0]}

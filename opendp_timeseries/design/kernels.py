@@ -46,7 +46,7 @@ class Kernel:
         resolution_bits = integer("resolution_bits", self.resolution_bits, minimum=0, maximum=40)
         given = np.asarray(self.numerators)
         if given.dtype.kind not in "iu":
-            raise TypeError(f"numerators ({given.dtype}) must be integers; see kernel_from_taps(...)")
+            raise TypeError(f"numerators ({given.dtype}) must be integers; see Kernel.from_taps(…)")
         if given.ndim != 1 or given.size == 0:
             raise ValueError(f"numerators (shape {given.shape}) must be one row of at least one integer")
         if not given.any():
@@ -61,6 +61,44 @@ class Kernel:
         fixed = np.frombuffer(given.astype("<i8").tobytes(), dtype="<i8")
         object.__setattr__(self, "numerators", fixed)
         object.__setattr__(self, "resolution_bits", resolution_bits)
+
+    @classmethod
+    def from_taps(
+        cls, taps: ArrayLike, *, centre: int = 0, size: int | None = None, resolution_bits: int = _RESOLUTION_BITS
+    ) -> Kernel:
+        """Return the kernel of any real taps, signed and asymmetric ones too.
+
+        Each tap is rounded to the nearest multiple of ``2**-resolution_bits``, and ``l1`` is that of the taps as
+        stored. It need not be 1: a gain of 2 doubles the signal and its sensitivity.
+
+        :param taps: finite real numbers; ``taps[centre + t]`` is the weight of the step ``t`` steps before.
+        :param centre: which of them is the weight of the same step: 1 of three that are symmetric.
+        :param size: number of steps ``T`` of the grid, on which all other taps are zero; by default that of the taps.
+        :param resolution_bits: binary places of the taps, 0 to 40.
+        :raises TypeError: if the taps are complex, bools or not numbers.
+        :raises ValueError: if they are not one row, not finite, all zero on the grid, or too large.
+
+        >>> Kernel.from_taps([0.5, 0.25, 0, 0.25]).taps.tolist()
+        [0.5, 0.25, 0.0, 0.25]
+        >>> Kernel.from_taps([0.25, 0.5, 0.25], centre=1, size=5).taps.tolist()
+        [0.5, 0.25, 0.0, 0.0, 0.25]
+        """
+        resolution_bits = integer("resolution_bits", resolution_bits, minimum=0, maximum=40)
+        given = np.asarray(taps)
+        if given.dtype.kind not in "iuf":
+            raise TypeError(f"taps ({given.dtype}) must be real numbers; give one float for each step")
+        if given.ndim != 1 or given.size == 0:
+            raise ValueError(f"taps (shape {given.shape}) must be one row with one number for each step")
+        centre = integer("centre", centre, minimum=0, maximum=given.size - 1, remedy="it is a place in the taps")
+        remedy = "leave out taps of zero"
+        steps = given.size if size is None else integer("size", size, minimum=given.size, remedy=remedy)
+        values = given.astype(np.float64)
+        for first in np.flatnonzero(~np.isfinite(values)):
+            raise ValueError(f"taps[{first}] ({values[first]}) must be finite; give every step a finite weight")
+        values = np.roll(np.append(values, np.zeros(steps - len(values))), -centre)
+        with np.errstate(over="ignore"):  # clipped taps are as much too large as they are
+            numerators = np.clip(np.rint(np.ldexp(values, resolution_bits)), -_MAX_TOTAL, _MAX_TOTAL)
+        return cls(numerators.astype(np.int64), resolution_bits)
 
     def __reduce__(self) -> tuple[object, ...]:
         return Kernel, (self.numerators, self.resolution_bits, self.name)
@@ -200,7 +238,7 @@ def _size(size: object) -> int:
 def _rounded(name: str, taps: NDArray[np.float64], resolution_bits: int, gain: Fraction | None) -> Kernel:
     """Put taps on a grid; with a gain, so that a kernel that is symmetric and decreasing stays so."""
     if gain is None:
-        return kernel_from_taps(taps, resolution_bits=resolution_bits)
+        return Kernel.from_taps(taps, resolution_bits=resolution_bits)
     return _decreasing(name, len(taps), taps[: len(taps) // 2 + 1], resolution_bits, gain)
 
 
@@ -295,43 +333,6 @@ def identity_kernel(size: int) -> Kernel:
     numerators = np.zeros(_size(size), dtype=np.int64)
     numerators[0] = 1
     return Kernel(numerators, 0, "identity")
-
-
-def kernel_from_taps(
-    taps: ArrayLike, *, centre: int = 0, size: int | None = None, resolution_bits: int = _RESOLUTION_BITS
-) -> Kernel:
-    """Kernel from any real taps, signed and asymmetric ones too.
-
-    Each tap is rounded to the nearest multiple of ``2**-resolution_bits``, and ``l1`` is that of the taps as stored. It
-    need not be 1: a gain of 2 doubles the signal and its sensitivity.
-
-    :param taps: finite real numbers; ``taps[centre + t]`` is the weight of the step ``t`` steps before.
-    :param centre: which of them is the weight of the same step: 1 of three that are symmetric.
-    :param size: number of steps ``T`` of the grid, on which all other taps are zero; by default as many as there are.
-    :param resolution_bits: binary places of the taps, 0 to 40.
-    :raises TypeError: if the taps are complex, bools or not numbers.
-    :raises ValueError: if they are not one row, not finite, all zero on the grid, or too large.
-
-    >>> kernel_from_taps([0.5, 0.25, 0, 0.25]).taps.tolist()
-    [0.5, 0.25, 0.0, 0.25]
-    >>> kernel_from_taps([0.25, 0.5, 0.25], centre=1, size=5).taps.tolist()
-    [0.5, 0.25, 0.0, 0.0, 0.25]
-    """
-    resolution_bits = integer("resolution_bits", resolution_bits, minimum=0, maximum=40)
-    given = np.asarray(taps)
-    if given.dtype.kind not in "iuf":
-        raise TypeError(f"taps ({given.dtype}) must be real numbers; give one float for each step")
-    if given.ndim != 1 or given.size == 0:
-        raise ValueError(f"taps (shape {given.shape}) must be one row with one number for each step")
-    centre = integer("centre", centre, minimum=0, maximum=given.size - 1, remedy="it is a place in the taps")
-    steps = given.size if size is None else integer("size", size, minimum=given.size, remedy="leave out taps of zero")
-    values = given.astype(np.float64)
-    for first in np.flatnonzero(~np.isfinite(values)):
-        raise ValueError(f"taps[{first}] ({values[first]}) must be finite; give every step a finite weight")
-    values = np.roll(np.append(values, np.zeros(steps - len(values))), -centre)
-    with np.errstate(over="ignore"):  # clipped taps are as much too large as they are
-        numerators = np.clip(np.rint(np.ldexp(values, resolution_bits)), -_MAX_TOTAL, _MAX_TOTAL)
-    return Kernel(numerators.astype(np.int64), resolution_bits)
 
 
 _NAMED: Final[dict[str, Callable[..., Kernel]]] = {

@@ -67,7 +67,7 @@ class Covariances(NamedTuple):
 def expected_error(signal: SignalModel, kernel: Kernel, sampling: Sampling, scale: float) -> ExpectedError:
     """Return the expected error of a filtered and subsampled release.
 
-    :param kernel: the filter; :func:`~opendp_timeseries.identity_kernel` for none.
+    :param kernel: the filter; :func:`~opendp_timeseries.design.kernels.identity_kernel` for none.
     :param sampling: the sampling of steps, with a probability above 0.
     :param scale: standard deviation σ of the noise.
     """

@@ -84,7 +84,7 @@ def privacy_loss_distribution(
     >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
     >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=100), participation_cap=10, excess="drop")
     >>> release = count >> ts.then_subsampled_gaussian(scale=6.0, sampling_probability=0.1)
-    >>> week = ts.privacy_loss_distribution(release, discretization=0.01).self_compose(7)
+    >>> week = privacy_loss_distribution(release, discretization=0.01).self_compose(7)
     >>> round(week.get_epsilon_for_delta(1e-6), 2)
     2.39
     """

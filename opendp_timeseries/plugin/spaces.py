@@ -177,9 +177,9 @@ def period_distance(period: str | int, *, zone: str | None = None, replaced: boo
 def influence_distance(resolution_bits: int = 0, *, panel_size: int = 1) -> dp.Metric:
     """The distance between signals that says how individuals' influence spreads over the steps.
 
-    Its distances are :class:`~opendp_timeseries.Influence` objects. Two signals are comparable only when
-    all of their entries are multiples of ``2**-resolution_bits`` (whole numbers for counts); otherwise
-    they are infinitely far apart. The noise grid is chosen from this public resolution.
+    Its distances are :class:`~opendp_timeseries.accounting.influence.Influence` objects. Two signals are comparable
+    only when all of their entries are multiples of ``2**-resolution_bits`` (whole numbers for counts); otherwise they
+    are infinitely far apart. The noise grid is chosen from this public resolution.
 
     The metrics of counts and filters also carry how the signal was made; behind this one, a release states nothing.
     Requires the OpenDP feature ``honest-but-curious``.

@@ -17,7 +17,6 @@ from opendp_timeseries.design.kernels import (
     exponential_kernel,
     gaussian_kernel,
     identity_kernel,
-    kernel_from_taps,
 )
 from opendp_timeseries.koga2022.bounds import filter_constants
 from tests.oracles import filtering as oracle
@@ -30,19 +29,19 @@ DECREASING = [
     exponential_kernel(6, 1.5, resolution_bits=40),
     boxcar_kernel(6, 3),
     boxcar_kernel(7, 5, resolution_bits=8),
-    kernel_from_taps([4, 2, 1, 2], resolution_bits=0),
-    kernel_from_taps([3], resolution_bits=0),
-    kernel_from_taps([3, 1], resolution_bits=0),
-    kernel_from_taps([2, 2, 2], resolution_bits=0),
+    Kernel.from_taps([4, 2, 1, 2], resolution_bits=0),
+    Kernel.from_taps([3], resolution_bits=0),
+    Kernel.from_taps([3, 1], resolution_bits=0),
+    Kernel.from_taps([2, 2, 2], resolution_bits=0),
 ]
 OTHER = [
-    kernel_from_taps([1, 0.5, 0, 0, 0, 0]),  # one-sided
-    kernel_from_taps([0.5, -0.25, 0, 0, 0, -0.25]),  # signed
-    kernel_from_taps([1, 0, 0.5, 0, 0.5, 0]),  # not monotone
-    kernel_from_taps([1, -1, 1, -1, 1, -1], resolution_bits=0),
-    kernel_from_taps([0.3, 0.1, -0.7, 0.2, 0.9, -0.4, 0.05]),
-    kernel_from_taps([1 - 2.0**-40, 0.1, -0.2, 1 / 3, 0.7], resolution_bits=40),
-    kernel_from_taps([-1, -2, -1], resolution_bits=0),
+    Kernel.from_taps([1, 0.5, 0, 0, 0, 0]),  # one-sided
+    Kernel.from_taps([0.5, -0.25, 0, 0, 0, -0.25]),  # signed
+    Kernel.from_taps([1, 0, 0.5, 0, 0.5, 0]),  # not monotone
+    Kernel.from_taps([1, -1, 1, -1, 1, -1], resolution_bits=0),
+    Kernel.from_taps([0.3, 0.1, -0.7, 0.2, 0.9, -0.4, 0.05]),
+    Kernel.from_taps([1 - 2.0**-40, 0.1, -0.2, 1 / 3, 0.7], resolution_bits=40),
+    Kernel.from_taps([-1, -2, -1], resolution_bits=0),
 ]
 
 
@@ -187,7 +186,7 @@ def test_the_block_law_is_false_for_other_kernels(taps, steps):
         if any(a > b for a, b in zip(oracle.top_sums(oracle.convolve(v, taps)), block, strict=True))
     ]
     assert beaten
-    assert filtered_influence(count(steps, 6), kernel_from_taps(taps, resolution_bits=0)).majorant is None
+    assert filtered_influence(count(steps, 6), Kernel.from_taps(taps, resolution_bits=0)).majorant is None
 
 
 @pytest.mark.parametrize("first", [DECREASING[1], boxcar_kernel(6, 3, resolution_bits=5), OTHER[0], OTHER[1]], ids=repr)
@@ -261,7 +260,7 @@ def test_a_wide_filter_lowers_sensitivity():
 def test_spectral_norm_of_signed_taps(size):
     rng = np.random.default_rng(size)
     for bits in (3, 26, 40):
-        kernel = kernel_from_taps(rng.standard_normal(size), resolution_bits=bits)
+        kernel = Kernel.from_taps(rng.standard_normal(size), resolution_bits=bits)
         true = max(oracle.spectrum(rational(kernel)))
         found = filter_constants(kernel)
         assert true <= Fraction(found.norm) <= true * (1 + Fraction(1, 10**11))
@@ -281,7 +280,7 @@ def test_plain_norms(kernel):
 
 def test_gain_two_doubles_every_norm():
     # Four times the squared distance, and so four times rho.
-    once, twice = kernel_from_taps([0.5, 0.25, 0, 0.25]), kernel_from_taps([1, 0.5, 0, 0.5])
+    once, twice = Kernel.from_taps([0.5, 0.25, 0, 0.25]), Kernel.from_taps([1, 0.5, 0, 0.5])
     a, b = filtered_influence(count(2, 4), once), filtered_influence(count(2, 4), twice)
     assert (b.l2, b.linf, b.l0) == (2 * a.l2, 2 * a.linf, a.l0)
     assert b.majorant.values.tolist() == (2 * a.majorant.values).tolist()
@@ -296,7 +295,7 @@ def test_zero_distance_stays_zero():
 
 
 def test_unbounded_and_extreme_distances_stay_bounds():
-    kernel = kernel_from_taps([2, 1, 1], resolution_bits=0)
+    kernel = Kernel.from_taps([2, 1, 1], resolution_bits=0)
     unbounded = filtered_influence(Influence(l0=2, l2=math.inf, linf=math.inf), kernel)
     assert (unbounded.l2, unbounded.linf) == (math.inf, math.inf)
     half_known = filtered_influence(Influence(l0=2, l2=math.inf, linf=1.0), kernel)
@@ -388,7 +387,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_broken_variants_are_caught(broken):
-    kernel = kernel_from_taps([4, 2, 1, 0, 1, 2], resolution_bits=0)
+    kernel = Kernel.from_taps([4, 2, 1, 0, 1, 2], resolution_bits=0)
     influence = count(3, 6)
     assert everything_within(filtered_influence(influence, kernel), rational(kernel), 3)
     assert not everything_within(broken(influence, kernel), rational(kernel), 3)

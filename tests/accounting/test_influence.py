@@ -11,9 +11,9 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_timeseries import Influence
-from opendp_timeseries.accounting.influence import Majorant, count_influence
+from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
 from opendp_timeseries.plugin.lp_distance import l1_of, l2_of
+from opendp_timeseries.plugin.spaces import influence_distance
 from tests.refused import refuses
 
 
@@ -157,7 +157,7 @@ def test_an_adaptive_compositor_refuses_an_incomparable_distance(low, high):
     import opendp_timeseries as ts
 
     size = 10
-    space = dp.vector_domain(dp.atom_domain(T="i64"), size=size), ts.influence_distance()
+    space = dp.vector_domain(dp.atom_domain(T="i64"), size=size), influence_distance()
     query = space >> ts.then_subsampled_gaussian(50.0, sampling_probability=0.5, failure_probability=1e-6)
     losses = [tuple(2 * v for v in query.map(high))] * 2
     outer = dp.c.make_adaptive_composition(*space, query.output_measure, d_in=low, d_mids=losses)

@@ -8,11 +8,11 @@ from math import isqrt
 import numpy as np
 import pytest
 
-from opendp_timeseries import Influence, TimeGrid
+from opendp_timeseries import TimeGrid
 from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence
-from opendp_timeseries.accounting.influence import Reach, count_influence, tiers_influence
+from opendp_timeseries.accounting.influence import Influence, Reach, count_influence, tiers_influence
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.kernels import Kernel, gaussian_kernel

@@ -7,11 +7,10 @@ from itertools import accumulate
 import numpy as np
 import pytest
 
-from opendp_timeseries import Influence
 from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence, max_separated_steps
-from opendp_timeseries.accounting.influence import Majorant, count_influence
+from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import Kernel, boxcar_kernel, exponential_kernel, gaussian_kernel
 from tests.oracles import separated as oracle

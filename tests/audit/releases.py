@@ -178,7 +178,7 @@ def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]
         panel = space >> ts.then_participation_count(grid, by="place", keys=keys, **caps, excess="drop")
         signal = panel >> ts.then_totals({"all": keys})
     if case.taps is not None:
-        signal = signal >> ts.then_circulant_filter(ts.kernel_from_taps(case.taps))
+        signal = signal >> ts.then_circulant_filter(ts.Kernel.from_taps(case.taps))
 
     def ours(batch, **accounting):
         space = signal.output_space

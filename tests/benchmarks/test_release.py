@@ -12,6 +12,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.plugin import subsampled_gaussian
+from opendp_timeseries.plugin.spaces import influence_distance
 
 dp.enable_features("contrib", "honest-but-curious")
 SIZE, PROBABILITY, SCALE = 10**6, 0.1, 30.0
@@ -30,7 +31,7 @@ def noise_in_one_call(size):
 
 @pytest.mark.parametrize("filtered", [False, True])
 def test_release_against_noise_alone(benchmark, monkeypatch, filtered):
-    space = dp.vector_domain(dp.atom_domain(T="i64"), size=SIZE), ts.influence_distance()
+    space = dp.vector_domain(dp.atom_domain(T="i64"), size=SIZE), influence_distance()
     if filtered:
         space = space >> ts.then_circulant_filter(ts.gaussian_kernel(SIZE, 30))
     release = space >> ts.then_subsampled_gaussian(SCALE, sampling_probability=PROBABILITY, failure_probability=1e-6)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.counting.check import LogCheck
 from opendp_timeseries.counting.files import read_csv_log
 from tests.counting.tables import count_of
 from tests.oracles import counting as oracle
@@ -193,7 +194,7 @@ def test_what_the_caps_lose():
     assert ts.check_log(log, **arguments, participation_cap=10**30, step_cap=10**30).events_lost_share == 0.0
     nobody = {name: column[:0] for name, column in log.items()}
     found = ts.check_log(nobody, **arguments, participation_cap=1)
-    assert found == ts.LogCheck(
+    assert found == LogCheck(
         rows=0, missing_identifier=0, unknown_identifier=0, missing_time=0, unreadable_time=0, unknown_time=0,
         off_grid=0, unknown_key=None, no_value=None,
         individuals=0, individuals_over_cap=0, events_lost_share=0.0, excess="downweight",

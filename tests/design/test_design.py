@@ -17,6 +17,7 @@ from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.grouping import Grouping
 from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.kernels import identity_kernel
 from opendp_timeseries.design.reading import Reading, Source
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.tiers import Tiers
@@ -40,8 +41,8 @@ KERNELS = [
     ts.gaussian_kernel(48, 1.5, resolution_bits=12),
     ts.boxcar_kernel(48, 3, resolution_bits=20),
     ts.exponential_kernel(48, 0.3),
-    ts.identity_kernel(48),
-    ts.kernel_from_taps([0.5, -0.25] + [0.0] * 46),
+    identity_kernel(48),
+    ts.Kernel.from_taps([0.5, -0.25] + [0.0] * 46),
     ts.gaussian_kernel(48, 1.5).convolve(ts.boxcar_kernel(48, 5)),
 ]
 
@@ -278,7 +279,7 @@ def test_what_is_not_known_is_not_stated():
         (lambda: Signal(DESIGNS["panel in tiers"].count, (TREE,)), "nothing comes between tiers and the noise"),
         (lambda: Signal(ONE, (TREE,)), "totals are of a panel"),
         (lambda: Signal(PANEL, (KERNELS[0], TREE)), "right after the count"),
-        (lambda: Signal(ONE, (ts.identity_kernel(9),)), r"size of the filter \(9\) must be the grid's \(48\)"),
+        (lambda: Signal(ONE, (identity_kernel(9),)), r"size of the filter \(9\) must be the grid's \(48\)"),
         (lambda: design(ONE, p=1.5), "sampling_probability"),
         (lambda: design(ONE, scale=-1.0), "scale"),
         (lambda: design(ONE, scale=float("nan")), "scale"),

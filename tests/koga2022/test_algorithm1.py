@@ -7,8 +7,9 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.accounting.influence import count_influence
+from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.koga2022.algorithm1 import make_koga2022, then_koga2022
+from opendp_timeseries.plugin.spaces import influence_distance
 from opendp_timeseries.release.statement import Statement
 from tests.oracles.blocks import block_scale, block_squares, gaussian_taps
 from tests.refused import refuses
@@ -18,7 +19,7 @@ BUDGET = {"output_measure": APPROX_DP, "delta": 1e-4}
 
 
 def space(size):
-    return dp.vector_domain(dp.atom_domain(T="i64"), size=size), ts.influence_distance()
+    return dp.vector_domain(dp.atom_domain(T="i64"), size=size), influence_distance()
 
 
 def one(size, cap, step_cap=1, individuals=1, replaced=False):
@@ -103,7 +104,7 @@ def test_edges():
         ({"sampling_probability": 2.0}, "sampling_probability"),
         ({"delta": 0.1}, "output_measure"),
         ({"output_measure": APPROX_DP}, "output_measure"),
-        ({"kernel": ts.kernel_from_taps([1.0, 1.0, 0.0, 0.0])}, "l1_norm"),
+        ({"kernel": ts.Kernel.from_taps([1.0, 1.0, 0.0, 0.0])}, "l1_norm"),
         ({"kernel": ts.gaussian_kernel(5, 1)}, "kernel size"),
     ],
 )
@@ -133,7 +134,7 @@ def test_our_noise_is_within_half_a_percent_of_the_lower_bound(std, p, cap):
 
 
 def test_a_difference_that_is_no_whole_number_counts_as_the_next():
-    influence = ts.Influence(l0=12, l2=1.9 * math.sqrt(12), linf=1.9)
+    influence = Influence(l0=12, l2=1.9 * math.sqrt(12), linf=1.9)
     rho, delta = (space(60) >> then_koga2022(2.0, alpha=0.7, sampling_probability=0.2)).map(influence)
     kept = math.ceil(0.7**2 * 12)
     assert rho >= 1.9**2 * kept / (2 * 2.0**2)

@@ -14,7 +14,6 @@ import pytest
 from opendp_timeseries import (
     count_signal_domain,
     gaussian_kernel,
-    influence_distance,
     make_circulant_filter,
     then_assume_participation,
     then_circulant_filter,
@@ -29,6 +28,7 @@ from opendp_timeseries.koga2022.fourier import (
     then_fourier_coefficients,
 )
 from opendp_timeseries.plugin._opendp import signal_domain
+from opendp_timeseries.plugin.spaces import influence_distance
 from tests.oracles import fourier as oracle
 from tests.refused import refuses
 

@@ -15,8 +15,11 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries._validate import integer
+from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.counting import capped_count as engine
+from opendp_timeseries.design.kernels import identity_kernel
 from opendp_timeseries.plugin import participation_count as count_module
+from opendp_timeseries.plugin.spaces import influence_distance
 
 GRID = ts.TimeGrid(size=20)
 
@@ -129,7 +132,7 @@ def test_times_off_the_grid_count_nowhere():
 
 
 def mechanism(size, scale, p, **accounting):
-    space = dp.vector_domain(dp.atom_domain(T="i64"), size=size), ts.influence_distance()
+    space = dp.vector_domain(dp.atom_domain(T="i64"), size=size), influence_distance()
     return ts.make_subsampled_gaussian(
         *space, scale, sampling_probability=p, **(accounting or {"failure_probability": 1e-9})
     )
@@ -155,7 +158,7 @@ def test_groups_pay_quadratically_at_p_1():
     person = counter(3).map(1)
     pair = counter(3).map(2)
     assert mechanism(20, 1.0, 1.0).map(pair)[0] == 4 * mechanism(20, 1.0, 1.0).map(person)[0] == 6.0
-    smooth = counter(3) >> ts.then_circulant_filter(ts.identity_kernel(20))
+    smooth = counter(3) >> ts.then_circulant_filter(identity_kernel(20))
     assert replace(smooth.map(2), l1=math.inf) == pair  # which it says by its other numbers
 
 
@@ -166,7 +169,7 @@ def test_replacing_reaches_twice_as_many_steps():
 @pytest.mark.filterwarnings("ignore::opendp_timeseries.LargeDeltaWarning")
 def test_failure_probabilities_are_attained_tails():
     # P(Bin(10, 1/10) > 4) = 0.00163..., P(… > 3) = 0.0128...; K of 4 gives ρ = 4/2, and less than all gives a δ′.
-    person = ts.Influence(l0=10, l2=np.sqrt(10), linf=1.0)
+    person = Influence(l0=10, l2=np.sqrt(10), linf=1.0)
     rho, attained = mechanism(10, 1.0, 0.1, failure_probability=0.005).map(person)
     assert rho == 2.0
     assert attained == pytest.approx(0.0016349374, rel=1e-8)
@@ -187,7 +190,7 @@ def test_a_filter_is_exact_at_the_limit_of_what_it_passes():
 
 def test_smoothed_values_are_exact_sums():
     taps = [0.5, 0.25, 2.0**-26] + [0.0] * 16 + [0.25]
-    kernel = ts.kernel_from_taps(taps)
+    kernel = ts.Kernel.from_taps(taps)
     count = counter(3)
     smooth = ts.make_circulant_filter(count.output_domain, count.output_metric, kernel)
     signal = [10**7 + k for k in range(20)]
@@ -205,5 +208,5 @@ def test_influences_compare_in_every_part():
     fields = {"l0": 3, "l2": 2.0, "linf": 1.0, "individuals": 1}
     for name, other in itertools.permutations(fields, 2):
         more, less = dict(fields, **{name: fields[name] + 1}), dict(fields, **{other: fields[other] + 1})
-        assert not ts.Influence(**more) <= ts.Influence(**less)
-        assert ts.Influence(**fields) <= ts.Influence(**more)
+        assert not Influence(**more) <= Influence(**less)
+        assert Influence(**fields) <= Influence(**more)

@@ -15,10 +15,12 @@ from opendp_timeseries import _process
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.counting.progress import heard
+from opendp_timeseries.design.kernels import identity_kernel
 from opendp_timeseries.planning import errors, plan
 from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.plugin.known import signal_of, stated_designs
+from opendp_timeseries.plugin.spaces import influence_distance
 from opendp_timeseries.reconstruction.levels import Prior, panel
 from opendp_timeseries.reconstruction.levels import level as level_of
 from tests.oracles import planning as oracle
@@ -42,7 +44,7 @@ def capped(found):
 @pytest.mark.parametrize("std", [0.0, 2.0])
 def test_errors_are_those_of_dense_matrices(std):
     signal = described_signal(60, level=9.0, season_amplitudes={12: 5.0}, deviation=3.0, time_scale=7.0)
-    kernel = ts.gaussian_kernel(60, std) if std else ts.identity_kernel(60)
+    kernel = ts.gaussian_kernel(60, std) if std else identity_kernel(60)
     behind = errors.Covariances.of(signal, kernel)
     whole = signal.covariance + signal.level
     kept = np.flatnonzero(np.random.default_rng(2).random(60) < 0.3)
@@ -168,7 +170,7 @@ def test_a_stretch_knows_of_patterns_what_the_rest_tells(monkeypatch):
     # The whole cycle, by dense matrices, against a stretch of a fifth of it.
     size, p = 1200, 0.25
     signal = described_signal(size, level=50.0, season_amplitudes={24: 20.0}, deviation=4.0, time_scale=10.0)
-    kernel = ts.identity_kernel(size)
+    kernel = identity_kernel(size)
     kept = np.flatnonzero(np.random.default_rng(0).random(size) < p)
     exact = errors.smoothing_square(signal, kernel, kept, p, 20.0)
     monkeypatch.setattr(errors, "_KEPT_IN_STRETCH", 60)
@@ -182,8 +184,8 @@ def test_expected_errors_of_one_step_of_each_block_are_met_by_releases():
     # As below: 60 real releases; their mean squared errors vary by about 11%, so that 12% is beyond 8 deviations.
     size, rng = 1200, np.random.default_rng(5)
     signal = described_signal(size, deviation=50.0, time_scale=40.0)
-    found = errors.expected_error(signal, ts.identity_kernel(size), Sampling(probability=0.1, stratified=True), 10.0)
-    space = dp.vector_domain(dp.atom_domain(T="i64"), size=size), ts.influence_distance()
+    found = errors.expected_error(signal, identity_kernel(size), Sampling(probability=0.1, stratified=True), 10.0)
+    space = dp.vector_domain(dp.atom_domain(T="i64"), size=size), influence_distance()
     chain = ts.make_subsampled_gaussian(*space, 10.0, sampling_probability=0.1, sampling="stratified")
     squares = []
     for _ in range(60):
@@ -559,5 +561,5 @@ def test_draws_are_smoothed_in_a_single_thread(monkeypatch):
     )
     monkeypatch.setattr(_process, "_linear_algebra", lambda: library)
     signal = described_signal(40, deviation=2.0, time_scale=5.0)
-    errors.expected_error(signal, ts.identity_kernel(40), Sampling(probability=0.5), 1.0)
+    errors.expected_error(signal, identity_kernel(40), Sampling(probability=0.5), 1.0)
     assert threads == [4, *[1, 4] * 8]

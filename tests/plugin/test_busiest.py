@@ -42,7 +42,7 @@ def test_one_individual_moves_all_counts_one_way_and_no_further(log_space):
 
 def test_numbers_that_may_move_both_ways_are_not_monotonic(log_space):
     replaced = log_space[0], dp.change_one_distance()
-    taps = ts.kernel_from_taps([1.0, -1.0], centre=0, size=SIZE)
+    taps = ts.Kernel.from_taps([1.0, -1.0], centre=0, size=SIZE)
     filtered = count(log_space, excess="drop") >> ts.then_circulant_filter(taps)
     assumed = (ts.count_signal_domain(SIZE), log_space[1]) >> ts.then_assume_participation(participation_cap=2)
     for chain in (count(replaced), filtered, assumed):

@@ -11,11 +11,13 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import count_influence
+from opendp_timeseries.design.kernels import identity_kernel
 from opendp_timeseries.plugin.circulant_filter import largest_input
+from opendp_timeseries.plugin.spaces import influence_distance
 from tests.refused import refuses
 
 INTEGERS = dp.vector_domain(dp.atom_domain(T="i64"), size=8)
-KERNEL = ts.kernel_from_taps([0.5, 0.25, 0, 0, 0, 0, 0, 0.25])
+KERNEL = ts.Kernel.from_taps([0.5, 0.25, 0, 0, 0, 0, 0, 0.25])
 ONE = count_influence(1, participation_cap=2, step_cap=1, size=8, replaced=False)
 
 
@@ -27,7 +29,7 @@ def exact(values, kernel):
 
 
 def make(metric=None, kernel=KERNEL, domain=INTEGERS):
-    return ts.make_circulant_filter(domain, metric or ts.influence_distance(), kernel)
+    return ts.make_circulant_filter(domain, metric or influence_distance(), kernel)
 
 
 def test_wraps_around_and_keeps_the_total():
@@ -35,7 +37,7 @@ def test_wraps_around_and_keeps_the_total():
 
 
 @pytest.mark.parametrize(
-    "kernel", [KERNEL, ts.gaussian_kernel(8, 1.3), ts.kernel_from_taps([1.5, -0.75, 0.1, 0, 0, 0, 0, 0.3])]
+    "kernel", [KERNEL, ts.gaussian_kernel(8, 1.3), ts.Kernel.from_taps([1.5, -0.75, 0.1, 0, 0, 0, 0, 0.3])]
 )
 @pytest.mark.parametrize("size", ["zero", "small", "limit", "beyond"])
 def test_output_is_that_of_rational_arithmetic(kernel, size):
@@ -49,8 +51,8 @@ def test_output_is_that_of_rational_arithmetic(kernel, size):
 
 def test_influence_stays_influence_and_says_the_resolution():
     smooth = make()
-    assert smooth.output_metric == ts.influence_distance(KERNEL.resolution_bits)
-    assert smooth.output_metric != ts.influence_distance()
+    assert smooth.output_metric == influence_distance(KERNEL.resolution_bits)
+    assert smooth.output_metric != influence_distance()
     assert smooth.map(ONE) == filtered_influence(ONE, KERNEL)
     assert smooth.map(count_influence(0, participation_cap=2, step_cap=1, size=8, replaced=False)).individuals == 0
     many = count_influence(3, participation_cap=2, step_cap=1, size=8, replaced=False)
@@ -66,7 +68,7 @@ def test_gain_counts():
         )
         return chain.map(ONE)[0]
 
-    doubled = ts.kernel_from_taps(2 * KERNEL.taps)
+    doubled = ts.Kernel.from_taps(2 * KERNEL.taps)
     assert rho(doubled) == pytest.approx(4 * rho(KERNEL), rel=1e-12)
 
 
@@ -74,7 +76,7 @@ def test_two_filters_in_a_row():
     first, second = ts.gaussian_kernel(8, 1.0, resolution_bits=16), ts.boxcar_kernel(8, 3, resolution_bits=16)
     once = make(kernel=first)
     twice = once >> ts.then_circulant_filter(second)
-    assert twice.output_metric == ts.influence_distance(32)
+    assert twice.output_metric == influence_distance(32)
     values = [5, 0, 0, 1, 0, 0, 7, 0]
     by_hand = [
         sum(
@@ -93,7 +95,7 @@ def test_two_filters_in_a_row():
 
 def test_nothing_that_is_not_a_number_gets_through():
     floats = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=8)
-    smooth = ts.make_circulant_filter(floats, ts.influence_distance(4), ts.identity_kernel(8))
+    smooth = ts.make_circulant_filter(floats, influence_distance(4), identity_kernel(8))
     got = np.array(smooth([math.nan, math.inf, -math.inf, 1e308, 0.5, 0.03, -0.5, 0.0]))
     assert np.all(np.isfinite(got))
     assert np.array_equal(got * 16, np.rint(got * 16))
@@ -130,8 +132,8 @@ def test_a_distance_of_another_kind_is_refused():
 def test_no_individual_in_a_panel_exceeds_the_influence(series, size, cap, std):
     kernel = ts.gaussian_kernel(size, std, resolution_bits=12)
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=series * size)
-    smooth = ts.make_circulant_filter(domain, ts.influence_distance(panel_size=series), kernel)
-    assert smooth.output_metric == ts.influence_distance(12, panel_size=series)
+    smooth = ts.make_circulant_filter(domain, influence_distance(panel_size=series), kernel)
+    assert smooth.output_metric == influence_distance(12, panel_size=series)
     limit = smooth.map(count_influence(1, participation_cap=cap, step_cap=1, size=series * size, replaced=False))
     assert (limit.majorant is None) == (cap > size)
     row = np.array(exact([1] + [0] * (size - 1), kernel), dtype=float)
@@ -151,15 +153,15 @@ def test_no_individual_in_a_panel_exceeds_the_influence(series, size, cap, std):
 
 def test_every_series_of_a_panel_is_filtered_by_itself():
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=16)
-    smooth = ts.make_circulant_filter(domain, ts.influence_distance(panel_size=2), KERNEL)
+    smooth = ts.make_circulant_filter(domain, influence_distance(panel_size=2), KERNEL)
     assert list(smooth([4] + [0] * 7 + [0] * 7 + [8])) == [2, 1, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 2, 4]
-    refuses("16 / 4 series", ts.make_circulant_filter, domain, ts.influence_distance(panel_size=4), KERNEL)
+    refuses("16 / 4 series", ts.make_circulant_filter, domain, influence_distance(panel_size=4), KERNEL)
 
 
 def test_a_long_block_does_not_fit_one_series():
     # Why there is no majorant beyond one series: with the cycle's wrap-around the block law would be too small.
     kernel = ts.gaussian_kernel(3, 0.7, resolution_bits=12)
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=6)
-    smooth = ts.make_circulant_filter(domain, ts.influence_distance(panel_size=2), kernel)
+    smooth = ts.make_circulant_filter(domain, influence_distance(panel_size=2), kernel)
     everything = count_influence(1, participation_cap=6, step_cap=1, size=6, replaced=False)
     assert smooth.map(everything).l2 >= math.sqrt(6) * (1 - 1e-12)  # all six steps stay at one

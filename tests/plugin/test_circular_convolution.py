@@ -14,7 +14,6 @@ from opendp_timeseries.design.kernels import (
     exponential_kernel,
     gaussian_kernel,
     identity_kernel,
-    kernel_from_taps,
 )
 from opendp_timeseries.plugin.circulant_filter import circular_convolve, largest_input
 from tests.oracles import filtering as oracle
@@ -48,8 +47,8 @@ def some_kernels(size):
         gaussian_kernel(size, 0.7, resolution_bits=40),
         exponential_kernel(size, 2.0, resolution_bits=10),
         boxcar_kernel(size, size - 1 + size % 2),
-        kernel_from_taps(rng.standard_normal(size)),
-        kernel_from_taps(sparse, resolution_bits=0),
+        Kernel.from_taps(rng.standard_normal(size)),
+        Kernel.from_taps(sparse, resolution_bits=0),
         Kernel(np.roll(np.eye(1, size, dtype=np.int64)[0] * (2**53 - 1), size // 2), 0),
     ]
 
@@ -118,19 +117,19 @@ def test_identity_on_odd_and_tiny_sizes(size, path):
     # An inverse transform without its length gives 6 steps for 7.
     counts = np.arange(size) + 3
     assert circular_convolve(counts, identity_kernel(size)).tolist() == counts.tolist()
-    assert circular_convolve(counts, kernel_from_taps(identity_kernel(size).taps)).tolist() == counts.tolist()
+    assert circular_convolve(counts, Kernel.from_taps(identity_kernel(size).taps)).tolist() == counts.tolist()
 
 
 def test_wraps_round(path):
     # Zero padding would lose a quarter of what sits at the edge.
-    kernel = kernel_from_taps([0.5, 0.25, 0, 0, 0, 0, 0, 0.25])
+    kernel = Kernel.from_taps([0.5, 0.25, 0, 0, 0, 0, 0, 0.25])
     got = circular_convolve([4, 0, 0, 0, 0, 0, 0, 0], kernel)
     assert got.tolist() == [2, 1, 0, 0, 0, 0, 0, 1]
     assert got.sum() == 4
 
 
 def test_tap_one_is_the_weight_of_the_step_before(path):
-    assert circular_convolve([1, 0, 0], kernel_from_taps([0.0, 1.0, 0.0])).tolist() == [0, 1, 0]
+    assert circular_convolve([1, 0, 0], Kernel.from_taps([0.0, 1.0, 0.0])).tolist() == [0, 1, 0]
 
 
 def test_largest_input_is_the_largest():
@@ -165,7 +164,7 @@ def test_dtypes_do_not_matter(dtype):
 @pytest.mark.parametrize("resolution_bits", [1, 7, 13])
 def test_dyadic_inputs_are_exact(resolution_bits, path):
     for size in (1, 6, 11):
-        for kernel in (gaussian_kernel(size, 1.5), kernel_from_taps(np.arange(size) - 2.5)):
+        for kernel in (gaussian_kernel(size, 1.5), Kernel.from_taps(np.arange(size) - 2.5)):
             clamp = largest_input(kernel, resolution_bits)
             for units in some_signals(size, clamp << resolution_bits):
                 values = [Fraction(int(u), 2**resolution_bits) for u in units]
@@ -252,7 +251,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_broken_variants_are_caught(broken):
-    kernels = [gaussian_kernel(7, 1.5), kernel_from_taps([0.5, 0.25, 0, 0, 0, 0, 0, 0.25])]
+    kernels = [gaussian_kernel(7, 1.5), Kernel.from_taps([0.5, 0.25, 0, 0, 0, 0, 0, 0.25])]
     caught = [
         not is_right(broken, kernel, signal)
         for kernel in kernels
@@ -263,7 +262,7 @@ def test_broken_variants_are_caught(broken):
 
 def test_results_below_the_limit_do_not_make_sums_exact():
     # The limit must hold for partial sums: here the result is small, and a plain sum is wrong.
-    kernel = kernel_from_taps([1 + 2.0**-26, -1.0])
+    kernel = Kernel.from_taps([1 + 2.0**-26, -1.0])
     signal = np.full(2, 2**28 + 1)
     true = exact(signal.tolist(), kernel)
     assert all(abs(y) * 2**26 < 2**53 for y in true)

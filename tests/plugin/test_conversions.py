@@ -4,6 +4,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.plugin.conversions import privacy_loss_distribution
 from tests.refused import refuses
 
 theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
@@ -15,7 +16,7 @@ FLOAT = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
 
 def test_a_measurement_without_sampling_is_their_gaussian_mechanism():
     release = COUNT >> ts.then_subsampled_gaussian(scale=4.0, sampling_probability=1.0)
-    ours = ts.privacy_loss_distribution(release, 2, discretization=1e-2)
+    ours = privacy_loss_distribution(release, 2, discretization=1e-2)
     gaussian = theirs.from_gaussian_mechanism(4.0, sensitivity=6.0, value_discretization_interval=1e-2)
     for epsilon in (0.0, 0.5, 1.0, 3.0):
         assert ours.get_delta_for_epsilon(epsilon) == pytest.approx(gaussian.get_delta_for_epsilon(epsilon), rel=1e-3)
@@ -23,7 +24,7 @@ def test_a_measurement_without_sampling_is_their_gaussian_mechanism():
 
 def test_a_profile_of_opendp_becomes_a_distribution_that_is_never_below():
     profile = dp.c.make_zCDP_to_approxDP(FLOAT >> dp.m.then_gaussian(2.0))
-    ours = ts.privacy_loss_distribution(profile, 1.0, discretization=1e-2, tail=1e-9)
+    ours = privacy_loss_distribution(profile, 1.0, discretization=1e-2, tail=1e-9)
     for epsilon in (0.0, 0.5, 1.0):
         claimed = profile.map(1.0).delta(epsilon)
         # Between grid points, and where the claimed profile is not convex, it lies below what was claimed.
@@ -34,6 +35,6 @@ def test_a_profile_of_opendp_becomes_a_distribution_that_is_never_below():
 
 def test_only_a_profile_becomes_a_distribution():
     with pytest.raises(TypeError, match="must be SmoothedMaxDivergence"):
-        ts.privacy_loss_distribution(FLOAT >> dp.m.then_gaussian(2.0), 1.0)
+        privacy_loss_distribution(FLOAT >> dp.m.then_gaussian(2.0), 1.0)
     release = COUNT >> ts.then_subsampled_gaussian(scale=4.0, sampling_probability=0.1)
-    refuses("tail", ts.privacy_loss_distribution, release, tail=0.0)
+    refuses("tail", privacy_loss_distribution, release, tail=0.0)

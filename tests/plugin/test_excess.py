@@ -31,8 +31,8 @@ CAPS = {
 TAPS = {"smooth": [0.5, 0.25, 0.0, 0.25], "signed": [1.0, -0.5, 0.25, 0.0]}
 STAGES = {
     "nothing": lambda chain: chain,
-    "smooth": lambda chain: chain >> ts.then_circulant_filter(ts.kernel_from_taps(TAPS["smooth"])),
-    "signed": lambda chain: chain >> ts.then_circulant_filter(ts.kernel_from_taps(TAPS["signed"])),
+    "smooth": lambda chain: chain >> ts.then_circulant_filter(ts.Kernel.from_taps(TAPS["smooth"])),
+    "signed": lambda chain: chain >> ts.then_circulant_filter(ts.Kernel.from_taps(TAPS["signed"])),
     "totals": lambda chain: chain >> ts.then_totals(TREE),
 }
 

@@ -11,8 +11,9 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.accounting.influence import Majorant
+from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.plugin.lp_distance import l1_of, l2_of
+from opendp_timeseries.plugin.spaces import influence_distance
 from tests.oracles.counting import apart
 from tests.oracles.totals import contributions
 from tests.refused import refuses
@@ -77,7 +78,7 @@ def behind(signal, stages, series):
         signal, series = signal >> ts.then_totals(TREE), 3
         matrix = np.kron([[1, 1, 1], [1, 1, 0], [0, 0, 1]], np.eye(STEPS))
     for taps in [taps for name, taps in TAPS.items() if name in stages]:
-        signal = signal >> ts.then_circulant_filter(ts.kernel_from_taps(taps))
+        signal = signal >> ts.then_circulant_filter(ts.Kernel.from_taps(taps))
         circulant = np.stack([np.roll(taps, k) for k in range(STEPS)], axis=1)
         matrix = np.kron(np.eye(series), circulant) @ matrix
     return signal, matrix
@@ -116,11 +117,11 @@ def test_whole_distances_never_wrap():
 
 
 def test_a_bound_that_says_less_is_not_used():
-    space = dp.vector_domain(dp.atom_domain(T="i64"), size=9), ts.influence_distance()
+    space = dp.vector_domain(dp.atom_domain(T="i64"), size=9), influence_distance()
 
     def distances(**influence):
         casts = (ts.make_lp_distance(*space, metric) for metric in (L1, L2))
-        return [cast.map(ts.Influence(**influence)) for cast in casts]
+        return [cast.map(Influence(**influence)) for cast in casts]
 
     assert distances(l0=4, l2=math.inf, linf=3.0) == [12.0, 6.0]
     assert distances(l0=4, l2=1.0, linf=3.0, individuals=2) == [4.0, 2.0]
@@ -131,7 +132,7 @@ def test_a_bound_that_says_less_is_not_used():
 
 def test_distances_are_never_rounded_down():
     for linf, individuals in itertools.product(np.random.default_rng(0).uniform(0.1, 9, 60).tolist(), (1, 3, 7)):
-        influence = ts.Influence(l0=7, l2=math.inf, linf=linf, individuals=individuals)
+        influence = Influence(l0=7, l2=math.inf, linf=linf, individuals=individuals)
         exact = individuals * Fraction(linf)
         assert 7 * exact <= Fraction(l1_of(influence)) <= 7 * exact * (1 + Fraction(1, 2**50))
         assert 7 * exact**2 <= Fraction(l2_of(influence)) ** 2 <= 7 * exact**2 * (1 + Fraction(1, 2**49))
@@ -170,7 +171,7 @@ def test_one_count_becomes_a_plain_number(log_space):
     assert round(noisy(LOG)) == 9
     assert noisy.map(1) == pytest.approx(1 / (2 * 1e-12))
     one = log_space >> ts.then_participation_count(ts.TimeGrid(size=1), participation_cap=1, excess="drop")
-    smooth = one >> ts.then_circulant_filter(ts.kernel_from_taps([0.5]))
+    smooth = one >> ts.then_circulant_filter(ts.Kernel.from_taps([0.5]))
     half = smooth >> ts.then_lp_distance(dp.absolute_distance(T=float))
     assert (half({"id": np.arange(3), "time": np.zeros(3, int)}), half.map(1)) == (1.5, 0.5)
 
@@ -180,7 +181,7 @@ def test_one_count_becomes_a_plain_number(log_space):
     [
         (count, dp.linf_distance(T=float), "must have T=.i64., the type of the numbers"),
         (count, dp.symmetric_distance(), "must be dp.l1_distance"),
-        (count, ts.influence_distance(), "must be dp.l1_distance"),
+        (count, influence_distance(), "must be dp.l1_distance"),
         (count, dp.l1_distance(T="f32"), "with T float or int"),
         (count, dp.l2_distance(T="f32"), "with T float or int"),
         (count, "l1", "must be dp.l1_distance"),
@@ -196,7 +197,7 @@ def test_other_distances_are_refused_by_name(make, metric, message):
 def test_no_filter_and_no_second_cast_goes_behind():
     cast = count() >> ts.then_lp_distance(L2)
     with pytest.raises(TypeError, match="must be an influence metric"):
-        cast >> ts.then_circulant_filter(ts.kernel_from_taps(TAPS["smooth"]))
+        cast >> ts.then_circulant_filter(ts.Kernel.from_taps(TAPS["smooth"]))
     with pytest.raises(TypeError, match="right after its count"):
         count(keys="abc") >> ts.then_lp_distance(L2) >> ts.then_totals(TREE)
     with pytest.raises(dp.OpenDPException, match="d_in must be an Influence"):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.accounting.influence import Majorant
+from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.plugin import participation_count
 from tests.refused import refuses
 
@@ -55,7 +55,7 @@ def test_the_map_states_the_stability_of_the_caps(log_space):
         caps = {"participation_cap": 4, "step_cap": 3, "excess": "drop"}
         return space >> ts.then_participation_count(ts.TimeGrid(size=9), **caps)
 
-    assert count().map(2) == ts.Influence(l0=4, l2=6.0, linf=3.0, individuals=2, majorant=Majorant(np.full(4, 3.0)))
+    assert count().map(2) == Influence(l0=4, l2=6.0, linf=3.0, individuals=2, majorant=Majorant(np.full(4, 3.0)))
     assert count((log_space[0], dp.change_one_distance())).map(1).l0 == 8
     assert count().map(0).individuals == 0
 
@@ -66,7 +66,7 @@ def test_a_gap_is_in_the_influence_and_bounds_the_steps(log_space):
         return space >> ts.then_participation_count(ts.TimeGrid(size=9), **caps, **more)
 
     replaced = log_space[0], dp.change_one_distance()
-    assert count(2).map(1) == ts.Influence(l0=4, l2=2.0, linf=1.0, gap=2, majorant=Majorant(np.ones(4)))
+    assert count(2).map(1) == Influence(l0=4, l2=2.0, linf=1.0, gap=2, majorant=Majorant(np.ones(4)))
     assert count(np.int64(4)).map(1).l0 == 2  # of nine steps around the clock, two at most lie four apart
     assert count(4).map(3).individuals == 3
     assert count(4, by="key", keys=["a", "b"]).map(1).l0 == 4

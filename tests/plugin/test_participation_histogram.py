@@ -7,7 +7,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.accounting.influence import Majorant
+from opendp_timeseries.accounting.influence import Influence, Majorant
 from tests.refused import refuses
 
 GRID = ts.TimeGrid(size=40)
@@ -79,7 +79,7 @@ def test_maps(log_space):
 
     assert distances(log_space, 3) == [3, 3.0]
     assert distances((log_space[0], dp.change_one_distance()), 1) == [2, pytest.approx(2**0.5, rel=1e-15)]
-    assert histogram(log_space).map(1) == ts.Influence(l0=1, l2=1.0, linf=1.0, majorant=Majorant([1.0]))
+    assert histogram(log_space).map(1) == Influence(l0=1, l2=1.0, linf=1.0, majorant=Majorant([1.0]))
 
 
 def test_what_a_cap_loses_from_a_shared_budget(log_space, log):

@@ -20,6 +20,7 @@ from opendp.core import function_eval
 import opendp_timeseries as ts
 from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.plugin import _opendp, known
+from opendp_timeseries.plugin.conversions import make_renyiDP_to_approxDP
 from opendp_timeseries.reconstruction.contents import contents_of
 from tests.refused import refuses
 
@@ -156,7 +157,7 @@ def restatement(case):
     elif case.view == "profile":
         measurement = dp.c.make_fix_delta(measurement, 1e-6)
     elif case.view == "renyi":
-        measurement = dp.c.make_fix_delta(ts.make_renyiDP_to_approxDP(measurement), 1e-6)
+        measurement = dp.c.make_fix_delta(make_renyiDP_to_approxDP(measurement), 1e-6)
     return release_of(measurement)
 
 

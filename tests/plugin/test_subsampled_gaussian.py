@@ -16,16 +16,18 @@ from scipy.optimize import minimize_scalar
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.gaussian import gaussian_delta
+from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.sampling import Blocks
 from opendp_timeseries.design.design import noise_exponent
 from opendp_timeseries.plugin import subsampled_gaussian as module
+from opendp_timeseries.plugin.spaces import influence_distance
 from tests.refused import refuses
 
 ZCDP = dp.approximate(dp.zero_concentrated_divergence())
 APPROX_DP = dp.approximate(dp.max_divergence())
 INTEGERS = dp.vector_domain(dp.atom_domain(T="i64"), size=10)
 FLOATS = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=10)
-PERSON = ts.Influence(l0=10, l2=math.sqrt(10), linf=1.0)
+PERSON = Influence(l0=10, l2=math.sqrt(10), linf=1.0)
 
 
 def make(scale=2.0, *, domain=INTEGERS, metric=None, **kwargs):
@@ -33,7 +35,7 @@ def make(scale=2.0, *, domain=INTEGERS, metric=None, **kwargs):
     kwargs.setdefault("sampling_probability", 0.1)
     if "output_measure" not in kwargs:
         kwargs.setdefault("failure_probability", 1e-7)
-    return ts.make_subsampled_gaussian(domain, metric or ts.influence_distance(), scale, **kwargs)
+    return ts.make_subsampled_gaussian(domain, metric or influence_distance(), scale, **kwargs)
 
 
 def counted(size, cap, *, step_cap=1, unit=None):
@@ -105,7 +107,7 @@ def test_other_output_measures_are_refused(measure):
 
 def test_the_sampling_probability_has_no_default():
     with pytest.raises(TypeError, match=r"sampling_probability must be given.*never read from the data"):
-        ts.make_subsampled_gaussian(INTEGERS, ts.influence_distance(), 1.0, failure_probability=1e-7)
+        ts.make_subsampled_gaussian(INTEGERS, influence_distance(), 1.0, failure_probability=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_the_sampling_probability_has_no_default():
         (dp.vector_domain(dp.atom_domain(T="f64", nan=True), size=3), dp.l2_distance(T="f64"), ValueError, "NaN"),
         (INTEGERS, dp.l1_distance(T="f64"), TypeError, r"must be influence_distance\(\).* or dp.l2_distance"),
         (INTEGERS, dp.symmetric_distance(), TypeError, "influence_distance"),
-        (INTEGERS, ts.influence_distance(3), ValueError, "does not fit whole numbers"),
+        (INTEGERS, influence_distance(3), ValueError, "does not fit whole numbers"),
     ],
 )
 def test_a_space_that_does_not_fit_is_refused(domain, metric, error, message):
@@ -172,7 +174,7 @@ def test_everything_kept_is_the_gaussian_mechanism():
     assert profile.map(PERSON).delta(1.0) == pytest.approx(0.352518058894887, rel=1e-9)
     renyi = make(sampling_probability=1, output_measure=dp.renyi_divergence())
     assert renyi.map(PERSON)(3.0) == pytest.approx(3 * 1.25, rel=1e-11)
-    strong = ts.Influence(l0=10, l2=40.0, linf=math.sqrt(160))
+    strong = Influence(l0=10, l2=40.0, linf=math.sqrt(160))
     one = make(1.0, sampling_probability=1, output_measure=dp.smoothed_max_divergence())
     assert one.map(strong).delta(800.0) == pytest.approx(0.490032664811699, rel=1e-9)
     assert len(make(sampling_probability=1)(np.arange(10))) == 10
@@ -342,7 +344,7 @@ def test_the_noise_grid_holds_the_signal_and_is_fine_beside_the_noise(scale, bit
 @pytest.mark.parametrize(("scale", "bits"), [(1e-3, 0), (2.5, 0), (2.0**20, 0), (1e9, 0), (4.0, 26), (1e-4, 40)])
 def test_releases_lie_on_the_grid(scale, bits):
     domain = INTEGERS if bits == 0 else FLOATS
-    measurement = make(scale, domain=domain, metric=ts.influence_distance(bits), sampling_probability=1)
+    measurement = make(scale, domain=domain, metric=influence_distance(bits), sampling_probability=1)
     grid = Fraction(2) ** noise_exponent(scale, bits)
     for value in measurement(np.arange(10) if bits == 0 else np.arange(10) * 2.0**-bits).values.tolist():
         assert (Fraction(value) / grid).denominator == 1
@@ -406,7 +408,7 @@ def test_profiles_pay_for_discrete_noise():
 def test_an_l2_distance_allows_one_step_and_all_of_them():
     l2 = make(metric=dp.l2_distance(T="f64"))
     assert l2.map(0.0) == (0.0, 0.0)
-    for influence in (ts.Influence(l0=1, l2=2.0, linf=2.0), ts.Influence(l0=10, l2=2.0, linf=2 / math.sqrt(10))):
+    for influence in (Influence(l0=1, l2=2.0, linf=2.0), Influence(l0=10, l2=2.0, linf=2 / math.sqrt(10))):
         assert l2.map(2.0)[0] >= make().map(influence)[0]
     assert make(metric=dp.l2_distance(T="f64"), sampling_probability=1).map(2.0) == (0.5, 0.0)
     refuses("d_in", l2.map, float("nan"), error=dp.OpenDPException)
@@ -434,7 +436,7 @@ def test_distances_after_rounding_to_the_grid_are_rounded_up():
     rng = np.random.default_rng(5)
     for _ in range(40):
         distance, step, size = float(rng.uniform(1, 2)), 2.0 ** -int(rng.integers(20, 40)), int(rng.integers(1, 100))
-        apart = module._after_rounding(ts.Influence(l0=1, l2=distance, linf=distance), size, step)
+        apart = module._after_rounding(Influence(l0=1, l2=distance, linf=distance), size, step)
         assert (Fraction(apart.l2) - Fraction(distance)) ** 2 >= Fraction(step) ** 2 * size
         assert apart.linf >= apart.l2
 

@@ -11,6 +11,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.plugin.known import signal_of
+from opendp_timeseries.plugin.spaces import influence_distance
 from tests.refused import refuses
 
 GRID, KEYS = ts.TimeGrid(size=6), ["a", "b", "c", "d"]
@@ -189,6 +190,6 @@ def test_keys_that_are_numbers_are_named_as_text_or_number():
 
 def test_totals_need_a_panel_of_counts_with_its_keys():
     with pytest.raises(TypeError, match="right after its count"):
-        ts.make_totals(dp.vector_domain(dp.atom_domain(T="i64"), size=24), ts.influence_distance(panel_size=4), TREE)
+        ts.make_totals(dp.vector_domain(dp.atom_domain(T="i64"), size=24), influence_distance(panel_size=4), TREE)
     with pytest.raises(TypeError, match="right after its count"):
         ts.make_totals(dp.vector_domain(dp.atom_domain(T="i64"), size=24), dp.l2_distance(T=float), TREE)

@@ -8,6 +8,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.plugin.conversions import make_zCDP_to_renyiDP
 from tests.refused import refuses
 
 SIZE = 40
@@ -144,7 +145,7 @@ def test_what_is_in_rho_goes_into_opendps_conversions(log_space):
     assert 2.0 < epsilon < 0.1 + 2 * math.sqrt(0.1 * math.log(1e6))
     assert delta == 1e-6
     assert dp.c.make_approximate(series).map(1) == (series.map(1), 0.0)
-    assert ts.make_zCDP_to_renyiDP(series).map(1)(2.0) == pytest.approx(0.2)
+    assert make_zCDP_to_renyiDP(series).map(1)(2.0) == pytest.approx(0.2)
     assert dp.c.make_composition([series, series]).map(1) == pytest.approx(0.2)
     assert ts.make_composition([series, series], **ZCDP).map(1) == pytest.approx(0.2)
     assert ts.least_factor([series, series], rho=0.1) == pytest.approx(math.sqrt(2), rel=1e-9)

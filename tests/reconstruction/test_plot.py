@@ -12,7 +12,8 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries import Series, TimeGrid, identity_kernel, interpolate, plot, plot_panel
+from opendp_timeseries import Series, TimeGrid, interpolate, plot, plot_panel
+from opendp_timeseries.design.kernels import identity_kernel
 from opendp_timeseries.reconstruction.plot import fonts_for, wrapped
 from tests import make
 from tests.releases import panel, release_of, signal_of

@@ -14,10 +14,10 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import norm, poisson
 
 from opendp_timeseries import (
+    Kernel,
     Series,
     gaussian_kernel,
     interpolate,
-    kernel_from_taps,
     smooth,
 )
 from opendp_timeseries import then_subsampled_gaussian as then_release
@@ -744,7 +744,7 @@ def test_a_filter_is_undone_or_kept_as_asked():
 def test_a_filter_that_cannot_be_undone_is_kept(taps):
     weights = np.zeros(600)
     weights[list(taps)] = list(taps.values())
-    release = sampled(daily(600), np.random.default_rng(3), scale=5.0, kernel=kernel_from_taps(weights))
+    release = sampled(daily(600), np.random.default_rng(3), scale=5.0, kernel=Kernel.from_taps(weights))
     series = smooth(release, seasons=288)
     assert not series.unfiltered
     assert series.model.startswith("structural model of the filtered counts (")

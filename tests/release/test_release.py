@@ -454,7 +454,7 @@ def test_steps_that_blocks_cannot_keep_are_found_out():
     ],
 )
 def test_values_that_noise_cannot_have_given_are_refused(chain, value, message):
-    signed = ts.kernel_from_taps([1.0, -0.5] + [0.0] * 46)
+    signed = ts.Kernel.from_taps([1.0, -0.5] + [0.0] * 46)
     signal = count() >> ts.then_circulant_filter(signed) if chain == "signed" else CHAINS[chain]()
     release = behind(signal, p=1.0)(LOG)
     assert release.verify()
