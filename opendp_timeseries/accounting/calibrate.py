@@ -86,15 +86,15 @@ def _first_admitted(admits: Callable[[float], bool], factor: float) -> float:
 def _zero_of(excess: Callable[[float], float], step: float, floor: float, ceiling: float) -> float:
     """Return the zero of a falling function, searched from 0 in growing steps; an end of the range if it has none."""
     excess = cache(excess)
-    here, up = 0.0, excess(0.0) > 0
+    point, is_positive = 0.0, excess(0.0) > 0
     while True:
-        there = min(here + step, ceiling) if up else max(here - step, floor)
-        if (excess(there) > 0) != up:
-            low, high = sorted((here, there))
+        neighbour = min(point + step, ceiling) if is_positive else max(point - step, floor)
+        if (excess(neighbour) > 0) != is_positive:
+            low, high = sorted((point, neighbour))
             return float(scipy.optimize.toms748(excess, low, high, xtol=1e-14, rtol=1e-14, disp=False))
-        if there in (floor, ceiling):
-            return there
-        here, step = there, 2 * step
+        if neighbour in (floor, ceiling):
+            return neighbour
+        point, step = neighbour, 2 * step
 
 
 def _factor_for_loss(loss_at: Callable[[float], PrivacyLoss], budget: Budget, start: float) -> float:
@@ -115,8 +115,8 @@ def _factor_for_loss(loss_at: Callable[[float], PrivacyLoss], budget: Budget, st
         shift = _shift(loss, budget, step)
         if not start * MIN_SCALE < (factor := factor * math.exp(shift)) < math.inf:
             return math.inf
-        before, loss = loss, loss_at(factor)
-        if loss.law is before.law or abs(shift) < _LAW_TOLERANCE or budget.rho is not None:
+        previous, loss = loss, loss_at(factor)
+        if loss.law is previous.law or abs(shift) < _LAW_TOLERANCE or budget.rho is not None:
             break
     else:
         return math.inf

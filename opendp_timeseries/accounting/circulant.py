@@ -28,13 +28,13 @@ def circulant_product(integers: NDArray[np.float64], taps: NDArray[np.int64]) ->
     start, arc = _arc(taps)
     span = len(arc)
     # The cycle, unrolled: y_t = sum_i arc[i] * unrolled[t + span - 1 - i].
-    turned = np.roll(integers, start + span - 1)
-    unrolled = np.concatenate([turned, turned[: span - 1]])
-    digit_bits = _certified_digit_bits(len(unrolled), arc)
+    rotation = np.roll(integers, start + span - 1)
+    extension = np.concatenate([rotation, rotation[: span - 1]])
+    digit_bits = _certified_digit_bits(len(extension), arc)
     if span <= _MAX_DIRECT or digit_bits < 1:
-        return np.convolve(unrolled, arc, mode="valid")
+        return np.convolve(extension, arc, mode="valid")
     largest = (EXACT - 1) // int(np.abs(taps).sum())
-    return _convolve_by_fourier(unrolled, arc, size, largest, digit_bits)
+    return _convolve_by_fourier(extension, arc, size, largest, digit_bits)
 
 
 def _arc(taps: NDArray[np.int64]) -> tuple[int, NDArray[np.float64]]:
@@ -67,18 +67,18 @@ def _certified_digit_bits(length: int, arc: NDArray[np.float64]) -> int:
 
 
 def _convolve_by_fourier(
-    unrolled: NDArray[np.float64], arc: NDArray[np.float64], size: int, largest: int, digit_bits: int
+    extension: NDArray[np.float64], arc: NDArray[np.float64], size: int, largest: int, digit_bits: int
 ) -> NDArray[np.float64]:
     """Return the valid convolution, computed digit by digit, each part rounded to the integers that it must be.
 
     The number of digits follows from ``largest``, which is public, not from the data.
     """
     span = len(arc)
-    points = 1 << (len(unrolled) - 1).bit_length()  # wraps round only below index span - 1, which is dropped
+    points = 1 << (len(extension) - 1).bit_length()  # wraps round only below index span - 1, which is dropped
     spectrum = np.fft.rfft(arc, points)
     count = -(-(largest.bit_length() + 1) // digit_bits)
     total = np.zeros(size, dtype=np.int64)  # terms below 2**56: digits beyond the largest input are few
-    remainder = unrolled
+    remainder = extension
     for place in range(count):
         higher = np.rint(np.ldexp(remainder, -digit_bits)) if place < count - 1 else np.zeros_like(remainder)
         digits = remainder - np.ldexp(higher, digit_bits)

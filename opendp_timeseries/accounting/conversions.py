@@ -50,8 +50,8 @@ def delta_from_renyi(curve: Callable[[float], float], epsilon: float) -> float:
     grid = np.linspace(math.log(1e-3), math.log(1e6), 64)
     coarse = [bound(x) for x in grid]
     best = int(np.argmin(coarse))
-    around = (float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)]))
-    fine = scipy.optimize.minimize_scalar(bound, bounds=around, method="bounded", options={"xatol": 1e-8})
+    bracket = (float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)]))
+    fine = scipy.optimize.minimize_scalar(bound, bounds=bracket, method="bounded", options={"xatol": 1e-8})
     return min(coarse[best], float(fine.fun))
 
 

@@ -141,9 +141,9 @@ def _filtered_majorant(influence: Influence, kernel: Taps, panel_size: int) -> t
         bounds.append(_filter_rearranged(_in_units(majorant.values[: len(kernel.numerators)], places), kernel))
     if has_gap:
         step = int(_in_units(min(influence.linf, largest), places))
-        every = math.ceil(influence.l1_norm() * Fraction(2) ** places)
-        bounds.append([step * tap for tap in _separated_bound(influence, kernel, panel_size, every / step)])
-        bounds.append([every * _tap_sum(kernel)])
+        total = math.ceil(influence.l1_norm() * Fraction(2) ** places)
+        bounds.append([step * tap for tap in _separated_bound(influence, kernel, panel_size, total / step)])
+        bounds.append([total * _tap_sum(kernel)])
     integers = _least_prefix_sums(bounds)
     scale = places + kernel.resolution_bits
     with np.errstate(over="ignore"):  # beyond the largest float is infinity, which is an upper bound
@@ -169,7 +169,7 @@ def _filter_rearranged(units: NDArray[np.float64], kernel: Taps) -> list[int]:
     return list(map(int, product[product > 0].tolist()))
 
 
-def _separated_bound(influence: Influence, kernel: Taps, panel_size: int, every: float) -> list[int]:
+def _separated_bound(influence: Influence, kernel: Taps, panel_size: int, total: float) -> list[int]:
     """Return bounds on the magnitudes that separated steps lead to after the filter, descending.
 
     They are in units of a tap times the largest change: two entries for each step and distance to it, one for the step
@@ -189,7 +189,7 @@ def _separated_bound(influence: Influence, kernel: Taps, panel_size: int, every:
     copies = np.diff(ends, prepend=0)
     # Beyond the bound on its sum the list adds nothing, and may be long.
     sum_so_far = np.cumsum(sums[order].astype(np.float64) * copies)
-    enough = 1 + int(np.searchsorted(sum_so_far, 1.001 * every * _tap_sum(kernel)))
+    enough = 1 + int(np.searchsorted(sum_so_far, 1.001 * total * _tap_sum(kernel)))
     values = np.repeat(sums[order][:enough], copies[:enough])
     return list(values[values > 0].tolist())
 
@@ -200,8 +200,8 @@ def _least_prefix_sums(bounds: list[list[int]]) -> list[int]:
         return bounds[0]
     length = max(map(len, bounds))
     sums = zip(*(accumulate(chain(bound, repeat(0, length - len(bound)))) for bound in bounds), strict=True)
-    least = list(map(min, sums))
-    return [now - before for before, now in pairwise([0, *least]) if now > before]
+    minima = list(map(min, sums))
+    return [now - before for before, now in pairwise([0, *minima]) if now > before]
 
 
 @lru_cache(maxsize=16)
@@ -232,12 +232,12 @@ def _autocorrelation(kernel: Taps) -> Integers:
     if width < 1:
         # Callers use only sums that include R_0, and the sum of all |R_m| is at most this.
         return np.array([total**2] + [0] * (len(taps) - 1), dtype=object)
-    mirrored = np.roll(taps[::-1], 1)
+    reflection = np.roll(taps[::-1], 1)
     shifts = np.zeros(len(taps), dtype=np.int64 if total**2 < 2**62 else object)
     remainder, place = np.abs(taps), 0
     while remainder.any():
         digits = np.sign(taps) * (remainder & (2**width - 1))
-        part = circulant_product(digits.astype(np.float64), mirrored).astype(np.int64)
+        part = circulant_product(digits.astype(np.float64), reflection).astype(np.int64)
         shifts += part.astype(shifts.dtype) * 2**place
         remainder, place = remainder >> width, place + width
     return np.abs(shifts)
@@ -267,8 +267,8 @@ def envelope(magnitudes: NDArray[Any]) -> NDArray[Any]:
 
     :param magnitudes: ``T`` magnitudes, by shift.
     """
-    mirrored = np.roll(magnitudes[::-1], 1)
-    inwards = np.maximum(magnitudes, mirrored)[: len(magnitudes) // 2 + 1][::-1]
+    reflection = np.roll(magnitudes[::-1], 1)
+    inwards = np.maximum(magnitudes, reflection)[: len(magnitudes) // 2 + 1][::-1]
     largest: NDArray[Any] = np.maximum.accumulate(inwards)
     return largest[::-1]
 
@@ -306,7 +306,7 @@ def _combs(weights: Integers, gap: int, teeth: int) -> Integers:
     table = np.zeros((rows, gap), dtype=np.int64 if int(weights[0]) * rows < 2**62 else object)
     table.flat[: len(weights)] = weights
     sums = np.cumsum(table[::-1], axis=0)[::-1]
-    beyond = np.zeros_like(sums)
-    beyond[: max(rows - teeth, 0)] = sums[teeth:]
-    within: Integers = sums - beyond
+    overhang = np.zeros_like(sums)
+    overhang[: max(rows - teeth, 0)] = sums[teeth:]
+    within: Integers = sums - overhang
     return within.ravel()[: len(weights)]

@@ -46,9 +46,9 @@ def gaussian_delta(epsilon: float, u: NDArray[np.float64]) -> NDArray[np.float64
         delta = e * scipy.special.erfcx(-a / _SQRT2) - T2
         delta += 2.0**-48 * ((delta + T2) * (1 + B / (1 + np.abs(a))) + delta * np.abs(a) * B)
         if np.any(above := a > 0):
-            far = scipy.special.ndtr(a) - T2
-            far += 2.0**-48 * (far + 2 * T2 * (1 + np.abs(a) * B) + e * B)
-            delta = np.where(above, far, delta)
+            tail = scipy.special.ndtr(a) - T2
+            tail += 2.0**-48 * (tail + 2 * T2 * (1 + np.abs(a) * B) + e * B)
+            delta = np.where(above, tail, delta)
         if np.any(small := ratio < _SMALL_RATIO):
             delta = np.where(small, _at_small_ratio(ratio, shift, e), delta)
     # δ_G ≤ Φ(a), and Φ(−38) < 1e-315.

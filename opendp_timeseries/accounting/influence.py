@@ -85,11 +85,11 @@ def _exact_sum(values: NDArray[np.float64], power: int) -> Fraction:
 
 def _as_floats(values: ArrayLike) -> NDArray[np.float64]:
     """Return float64, rounded up."""
-    given = np.asarray(values)
-    if given.dtype.kind in "iuO":
-        return np.array([up_fraction(number) for number in given.ravel().tolist()]).reshape(given.shape)
-    rounded = given.astype(np.float64)
-    return np.where(rounded < given, np.nextafter(rounded, np.inf), rounded) if given.dtype.kind == "f" else rounded
+    array = np.asarray(values)
+    if array.dtype.kind in "iuO":
+        return np.array([up_fraction(number) for number in array.ravel().tolist()]).reshape(array.shape)
+    floats = array.astype(np.float64)
+    return np.where(floats < array, np.nextafter(floats, np.inf), floats) if array.dtype.kind == "f" else floats
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -275,11 +275,11 @@ def count_influence(
     linf = up_fraction(step_cap)
     # For individuals downweighted in ℓ2, a majorant adds nothing to the norm and the largest entry.
     has_majorant = math.isfinite(linf) and (norm != "l2" or l0 == full)
-    squared = Fraction(step_cap**2 * full)
+    square = Fraction(step_cap**2 * full)
     return Influence(
         l0=l0,
-        l2=up_sqrt(squared),
-        squared=None if l0 == full else squared,
+        l2=up_sqrt(square),
+        squared=None if l0 == full else square,
         linf=linf,
         individuals=individuals,
         majorant=Majorant(np.full(full, linf)) if has_majorant else None,
@@ -309,14 +309,14 @@ def pooled_influence(
     parts = np.sort(np.repeat(parts, halves))[: -entries - 1 : -1]
     numbers, counts = np.unique(parts[parts > 0], return_counts=True)
     values = [step_cap * number for number in numbers.tolist()]
-    squared = Fraction(sum(value**2 * n for value, n in zip(values, counts.tolist(), strict=True)))
+    square = Fraction(sum(value**2 * n for value, n in zip(values, counts.tolist(), strict=True)))
     linf = up_fraction(values[-1])
     descending = np.repeat([up_fraction(value) for value in values], counts)[::-1]
     l0 = sum(min(steps, reach.series * count) for steps, count in zip(steps_by_period, totals, strict=True))
     return Influence(
         l0=min(halves * l0, entries),
-        l2=up_sqrt(squared),
-        squared=squared,
+        l2=up_sqrt(square),
+        squared=square,
         linf=linf,
         individuals=reach.individuals,
         majorant=Majorant(descending) if math.isfinite(linf) else None,
@@ -395,9 +395,9 @@ def _level_influence(influence: Influence, level: Level, steps: int) -> Influenc
     # Most entries of one individual that meet in one total.
     overlap = level.largest if influence.key_cap is None else min(level.largest, influence.key_cap)
     overlap = max(min(overlap, influence.l0_separated), 1)
-    squared = overlap * Fraction(influence.l2_squared)
+    square = overlap * Fraction(influence.l2_squared)
     # Neither an entry nor a total is above the norm (Cauchy-Schwarz).
-    linf = min(up_fraction(overlap * Fraction(min(influence.linf, influence.l2))), up_sqrt(squared))
+    linf = min(up_fraction(overlap * Fraction(min(influence.linf, influence.l2))), up_sqrt(square))
     majorant = None
     if influence.majorant is not None:
         # Steps left and steps entered have opposite signs, and do not add up within a total.
@@ -405,10 +405,10 @@ def _level_influence(influence: Influence, level: Level, steps: int) -> Influenc
         sums = np.repeat(_sums(influence.majorant.values[: influence.l0_separated], overlap), halves)
         if np.all(np.isfinite(sums)):
             majorant = Majorant(sums)
-            squared = min(squared, _exact_sum(sums, 2))
+            square = min(square, _exact_sum(sums, 2))
             linf = min(linf, float(sums.max(initial=0.0)))
-    l2 = up_sqrt(squared)
-    return Influence(l0=l0, l2=l2, squared=None if l2 == math.inf else squared, linf=linf, majorant=majorant)
+    l2 = up_sqrt(square)
+    return Influence(l0=l0, l2=l2, squared=None if l2 == math.inf else square, linf=linf, majorant=majorant)
 
 
 def _sums(values: NDArray[np.float64], length: int) -> NDArray[np.float64]:

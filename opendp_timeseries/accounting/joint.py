@@ -70,12 +70,12 @@ def joint_loss(
     (0.3012, 0.998)
     """
     adaptive = Adaptivity.of(adaptivity, Adaptivity.NONE, Adaptivity.QUERIES) is not Adaptivity.NONE
-    given = list(losses)
-    if not given:
+    members = list(losses)
+    if not members:
         raise ValueError("losses must not be empty: there is no release to account for")
-    parts = tuple(part for loss in given for part in _parts(loss, adaptive, factor) if part.loss.law.largest > 0)
+    parts = tuple(part for loss in members for part in _parts(loss, adaptive, factor) if part.loss.law.largest > 0)
     if len(parts) <= 1:
-        return parts[0].loss if parts else given[0]
+        return parts[0].loss if parts else members[0]
     without_noise = (loss for loss, _ in parts if loss.scale == 0)
     return next(without_noise, None) or PrivacyLoss(_joint_law(parts), 1.0)
 
@@ -140,16 +140,16 @@ class JointLaw:
 
     def log_moment(self, rates: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
         """Return ``log E exp(rate·U/scale²)``: the sum over the releases, adaptive queries included."""
-        counted = Counter(loss for loss, _ in self.parts)
-        logs = [(n * loss.law.log_moment(rates, loss.scale * scale)).tolist() for loss, n in counted.items()]
+        copies = Counter(loss for loss, _ in self.parts)
+        logs = [(n * loss.law.log_moment(rates, loss.scale * scale)).tolist() for loss, n in copies.items()]
         return np.array([_fsum(row) for row in zip(*logs, strict=True)])
 
     def quantile(self, failure_probability: float) -> tuple[float, float]:
         """Return ``u``, and the probability, at most ``failure_probability``, that ``U > u``."""
         values, weights = self._above
-        beyond = np.append(np.cumsum(weights[:0:-1])[::-1] * _MARGIN, 0.0)
-        first = int(np.argmax(beyond <= failure_probability))
-        return float(values[first]), float(beyond[first])
+        tails = np.append(np.cumsum(weights[:0:-1])[::-1] * _MARGIN, 0.0)
+        first = int(np.argmax(tails <= failure_probability))
+        return float(values[first]), float(tails[first])
 
     @cached_property
     def _above(self) -> Law:
@@ -273,31 +273,31 @@ def _reach_above_lowest(terms: _Terms) -> float:
     rates = np.geomspace(1.0, 1e6, 61) / farthest
     logs = np.full(len(rates), -math.log(_CUT))
     for law, copies in terms:
-        above = np.exp(np.multiply.outer(rates, law.values - law.values[-1]))
-        mean = np.array([law.weights @ row for row in above])
+        exponentials = np.exp(np.multiply.outer(rates, law.values - law.values[-1]))
+        mean = np.array([law.weights @ row for row in exponentials])
         logs += copies * (np.log(mean) + rates * (law.values[-1] - law.values[0]))
     return float(min(farthest, np.min(logs / rates)))
 
 
 def _to_lattice(law: Law, lowest: float, step: float, split: _Split) -> Lattice:
     """Move the mass of a variable to ``step·0, step·1, …`` above its least value."""
-    above: NDArray[np.float64] = law.values - law.values[0]
-    points = np.where(above > 0, (above + 2.0**-52 * law.values) / step * _TINY_MARGIN, 0.0)
+    distances: NDArray[np.float64] = law.values - law.values[0]
+    points = np.where(distances > 0, (distances + 2.0**-52 * law.values) / step * _TINY_MARGIN, 0.0)
     inside = points <= _POINTS
     lower = np.floor(points[inside])
     share = split(lowest + lower * step, points[inside] - lower, step)
-    weights, below = law.weights[inside], lower.astype(np.int64)
-    mass = np.zeros(int(below[-1]) + 2)
-    np.add.at(mass, below, weights * (1 - share))
-    np.add.at(mass, below + 1, weights * share)
+    weights, cells = law.weights[inside], lower.astype(np.int64)
+    mass = np.zeros(int(cells[-1]) + 2)
+    np.add.at(mass, cells, weights * (1 - share))
+    np.add.at(mass, cells + 1, weights * share)
     return trim(Lattice(1, 0, mass * _TINY_MARGIN, float(np.sum(law.weights[~inside])) * _MARGIN))
 
 
 def _power(x: Lattice, copies: int) -> Lattice:
     if copies == 1:
         return x
-    twice = _power(_convolve(x, x), copies // 2)
-    return _convolve(twice, x) if copies % 2 else twice
+    square = _power(_convolve(x, x), copies // 2)
+    return _convolve(square, x) if copies % 2 else square
 
 
 def _convolve(x: Lattice, y: Lattice) -> Lattice:

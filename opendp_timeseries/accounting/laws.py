@@ -73,8 +73,8 @@ def binomial(n: int, p: float) -> Lattice:
     weights = scipy.stats.binom.pmf(numbers, n, p) * _margin(n)
     weights = np.where(weights < _SCIPY_RESOLVES, _chernoff(numbers, n, p), weights)
     if first > 0:
-        below = float(scipy.stats.binom.cdf(first - 1, n, p)) * _margin(n)
-        weights[0] += below if below > _SCIPY_RESOLVES else float(_chernoff(numbers[:1] - 1, n, p)[0])
+        lower_tail = float(scipy.stats.binom.cdf(first - 1, n, p)) * _margin(n)
+        weights[0] += lower_tail if lower_tail > _SCIPY_RESOLVES else float(_chernoff(numbers[:1] - 1, n, p)[0])
     return Lattice(1, first, weights, binomial_tail(last, n, p))
 
 
@@ -90,14 +90,14 @@ def binomial_tail(k: int, n: int, p: float) -> float:
 
 def vertex_sum(n: int, step: Fraction, remainder: Fraction, p: float) -> Law:
     """Return the law of ``step·Bin(n, p) + rest·Bernoulli(p)``, for increasing ``φ``."""
-    _, first, weights, beyond = binomial(n, p)
+    _, first, weights, cut = binomial(n, p)
     values = multiples(step, np.arange(first, first + len(weights)))
     if remainder > 0:
         values = np.concatenate([values, up_array(values + up_fraction(remainder))])
         weights = up_array(np.concatenate([weights * up(1 - p), weights * p]))
-    if beyond > 0:
+    if cut > 0:
         values = np.append(values, up_fraction(n * step + remainder))
-        weights = np.append(weights, beyond)
+        weights = np.append(weights, cut)
     order = np.argsort(values, kind="stable")
     return Law(values[order], weights[order])
 

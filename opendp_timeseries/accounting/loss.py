@@ -232,15 +232,15 @@ class PrivacyLoss:
         """
         if self.law.largest == 0:
             return 0.0, 0.0
-        squared, attained = self.law.quantile(failure_probability)
+        square, tail = self.law.quantile(failure_probability)
         for law in self.law.convex if failure_probability > 0 else ():
-            if (bound := hinge(law, failure_probability)) < squared:
-                squared, attained = bound, failure_probability
-        if self.scale == 0 or squared == math.inf:
-            return math.inf, attained
-        rho = up_fraction(Fraction(squared) / (2 * Fraction(self.scale) ** 2))
+            if (bound := hinge(law, failure_probability)) < square:
+                square, tail = bound, failure_probability
+        if self.scale == 0 or square == math.inf:
+            return math.inf, tail
+        rho = up_fraction(Fraction(square) / (2 * Fraction(self.scale) ** 2))
         rho = max(rho, LOWEST_BOUND) if rho > 0 else 0.0
-        return (rho if rho <= _MAX_RHO else math.inf), attained
+        return (rho if rho <= _MAX_RHO else math.inf), tail
 
     def distribution(self, discretization: float = 1e-3, tail: float = 1e-15) -> Any:
         """Return the loss for ``dp_accounting``, by :func:`~.conversions.privacy_loss_distribution`."""
@@ -264,8 +264,8 @@ def _mean(weights: Floats, values: Floats) -> float:
 
 def hinge(law: Law, failure_probability: float) -> float:
     """Return ``s`` with ``P(S ≥ s) ≤ E(S−q)₊/(s−q) ≤ δ′``, where ``q`` is the quantile, the best choice."""
-    beyond = np.append(np.cumsum(law.weights[:0:-1])[::-1], 0.0)
-    q = law.values[int(np.argmax(beyond <= failure_probability))]
+    tails = np.append(np.cumsum(law.weights[:0:-1])[::-1], 0.0)
+    q = law.values[int(np.argmax(tails <= failure_probability))]
     excess = float(np.sum(law.weights * np.maximum(law.values - q, 0.0))) * _MARGIN / failure_probability
     return up(float(q) + excess)
 
@@ -291,12 +291,12 @@ def _mean_of_convex_majorant(epsilon: float, u: Floats, weights: Floats) -> floa
     mass = np.cumsum(weights[::-1])[::-1]
     centres = np.cumsum((weights * u)[::-1])[::-1] / np.maximum(mass, LOWEST_BOUND)  # E[U | U ≥ u_j]
     low = t = min(max(low, float(centres[0]), LOWEST_BOUND), high)
-    least = _mean(weights, g) * (1 + 1e-13)  # no majorant of g has less
+    floor = _mean(weights, g) * (1 + 1e-13)  # no majorant of g has less
     best, bisect = 1.0, False
     while True:
         tangent = _tangent(epsilon, t, u)
         best = min(best, _mean(weights, np.maximum(tangent, g)))
-        if best <= least:
+        if best <= floor:
             return best
         centre = float(centres[np.argmax(tangent > g)])
         if t < centre:

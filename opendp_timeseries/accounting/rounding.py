@@ -55,10 +55,10 @@ def printed_up(value: float, digits: int = 6) -> str:
     """
     if not math.isfinite(value):
         return f"{value}"
-    exact, near = Decimal(value), f"{value:.{digits}g}"
+    exact, text = Decimal(value), f"{value:.{digits}g}"
     # A decimal that parses to the same float needs no rounding.
-    if float(near) == value or Decimal(near) >= exact:
-        return near
+    if float(text) == value or Decimal(text) >= exact:
+        return text
     return f"{Context(prec=digits, rounding=ROUND_CEILING).plus(exact):.{digits}g}"
 
 

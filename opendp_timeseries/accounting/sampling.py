@@ -160,7 +160,7 @@ class Sampling:
         """
         return blocks_of(self.probability, size) if self.stratified else None
 
-    def allows(self, steps: NDArray[np.int64], size: int, least: float) -> bool:
+    def allows(self, steps: NDArray[np.int64], size: int, threshold: float) -> bool:
         """Return whether a sample of ``size`` steps can have kept these steps.
 
         :param least: probability below which so small, or so large, a sample counts as impossible.
@@ -170,7 +170,7 @@ class Sampling:
         number, p = len(steps), self.probability
         at_least = binomial_tail(number - 1, size, p) if number > 0 else 1.0
         at_most = binomial_tail(size - number - 1, size, 1 - p) if number < size else 1.0
-        return not ((p == 0 and number > 0) or (p == 1 and number < size) or min(at_least, at_most) < least)
+        return not ((p == 0 and number > 0) or (p == 1 and number < size) or min(at_least, at_most) < threshold)
 
 
 def even_spread(steps: int, blocks: Blocks) -> Spread:

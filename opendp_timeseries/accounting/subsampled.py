@@ -132,17 +132,17 @@ class ExtremalLaw:
 
     def log_moment(self, rates: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
         """Return ``log E exp(rate·S/scale²)`` at each rate, to within 1e-13."""
-        least: NDArray[np.float64] = np.min([_log_means(squares, rates, scale) for squares in self.squares], axis=0)
-        return least
+        minima: NDArray[np.float64] = np.min([_log_means(squares, rates, scale) for squares in self.squares], axis=0)
+        return minima
 
     def quantile(self, failure_probability: float) -> tuple[float, float]:
         """Return the reach at the least ``k`` with ``P(K > k) ≤ δ′``, and that tail (Koga et al. 2022, Theorem 2)."""
         # By bisection on the tail: SciPy's inverse tail errs far out (scipy/scipy#22622).
         limit = max(self.kept_count.trials, self.kept_count.least)
         k = bisect_left(range(limit), True, key=lambda k: self.kept_count.tail(k) <= failure_probability)
-        squared = float(self.reach[min(k, len(self.reach) - 1)])
+        square = float(self.reach[min(k, len(self.reach) - 1)])
         # Nothing is beyond the largest reach.
-        return squared, self.kept_count.tail(k) if squared < self.reach[-1] else 0.0
+        return square, self.kept_count.tail(k) if square < self.reach[-1] else 0.0
 
 
 def _log_means(squares: _Squares, rates: NDArray[np.float64], scale: float) -> NDArray[np.float64]:

@@ -121,16 +121,16 @@ def _different_steps(
     short = numbers
     for _ in range(8):
         person = np.repeat(np.arange(len(numbers)), short)
-        drawn = np.searchsorted(edges, rng.random(len(person)), side="right")
-        taken = np.sort(np.concatenate((taken, person * size + drawn)))
+        draws = np.searchsorted(edges, rng.random(len(person)), side="right")
+        taken = np.sort(np.concatenate((taken, person * size + draws)))
         taken = taken[np.diff(taken, prepend=-1) != 0]
         short = numbers - np.bincount(taken // size, minlength=len(numbers))
-    completed = [taken]
+    parts = [taken]
     for individual in np.flatnonzero(short):
         rows = slice(*np.searchsorted(taken, [individual * size, (individual + 1) * size]))
         weights = share.copy()
         weights[taken[rows] % size] = 0.0
-        drawn = rng.choice(size, size=short[individual], replace=False, p=weights / weights.sum())
-        completed.append(individual * size + drawn)
-    taken = np.sort(np.concatenate(completed))
+        draws = rng.choice(size, size=short[individual], replace=False, p=weights / weights.sum())
+        parts.append(individual * size + draws)
+    taken = np.sort(np.concatenate(parts))
     return taken // size, taken % size

@@ -164,15 +164,15 @@ def noise_exponent(scale: float, resolution_bits: int | None) -> int:
     return min(fine - _GRID_BITS, -resolution_bits)
 
 
-def _call(name: str, *given: str, **options: object) -> str:
+def _call(name: str, *arguments: str, **options: object) -> str:
     """Write a call of this package, without options that are None."""
-    named = (f"{option}={value!r}" for option, value in options.items() if value is not None)
-    return f"ts.{name}({', '.join([*given, *named])})"
+    keywords = (f"{option}={value!r}" for option, value in options.items() if value is not None)
+    return f"ts.{name}({', '.join([*arguments, *keywords])})"
 
 
 def _call_of_grid(grid: TimeGrid) -> str:
-    written = grid.to_dict()
-    return _call("TimeGrid.from_edges" if "edges" in written else "TimeGrid", **written)
+    fields = grid.to_dict()
+    return _call("TimeGrid.from_edges" if "edges" in fields else "TimeGrid", **fields)
 
 
 def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
@@ -183,10 +183,10 @@ def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
     if tiers is not None and tiers != tiers_for(reading) and not reading.is_once:
         sizes = {"typical": tiers.typical, "total_bound": tiers.total_bound}
     is_usual = tiers is None or tiers == tiers_for(reading, **sizes)
-    stated, sizes = ([], sizes) if is_usual else ([f"tiers=ts.{tiers}"], {})
+    tiering, sizes = ([], sizes) if is_usual else ([f"tiers=ts.{tiers}"], {})
     if reading.is_once:
-        given = [] if source.time is None else ["grid=grid"]
-        return _call("then_individual_count", *given, *stated, **panel, key_cap=count.cap if panel else None)
+        arguments = [] if source.time is None else ["grid=grid"]
+        return _call("then_individual_count", *arguments, *tiering, **panel, key_cap=count.cap if panel else None)
     caps: dict[str, object] = {"participation_cap": count.cap}
     caps |= {name: getattr(reading, name) for name in ("step_cap", "gap") if getattr(reading, name) > 1}
     if reading.is_sum:
@@ -197,7 +197,7 @@ def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
         if reading.grouping is not None:
             caps |= {"groups": reading.grouping.groups.tree, "shares": reading.grouping.fractions()}
         name = "then_private_series" if budget else "then_participation_count"
-        return _call(name, "grid", *stated, **budget, **caps)
+        return _call(name, "grid", *tiering, **budget, **caps)
     per = [] if count.per is None else [f"per={_call_of_grid(count.per)}"]
     if isinstance(weighting, Downweight):
         excess, norm = None, None if weighting.norm == "l2" else weighting.norm

@@ -39,8 +39,8 @@ class Grouping:
         for depth in range(self.depth):
             level = {name: members for name, members, level_depth in self._members() if level_depth == depth}
             if missing := sorted(map(str, keys.difference(*level.values()))):
-                where = f"beside {next(iter(level))!r}"
-                raise ValueError(f"every key must be in a group of each level; put {missing[0]!r} into one {where}")
+                example = f"beside {next(iter(level))!r}"
+                raise ValueError(f"every key must be in a group of each level; put {missing[0]!r} into one {example}")
         if len(shares) != self.depth + 1 or sum(shares) != SHARES:
             of = f"one for the keys and each of {self.depth} levels of groups"
             raise ValueError(f"shares of levels ({list(shares)}), in sixteenths, must be {of}, and add up to {SHARES}")
@@ -76,8 +76,8 @@ class Grouping:
 
     def fractions(self) -> list[float] | None:
         """Return the shares as :meth:`of` reads them; None for those that it takes where none are given."""
-        usual = SHARES - _OF_GROUPS * self.depth, *[_OF_GROUPS] * self.depth
-        return None if self.shares == usual else [share / SHARES for share in self.shares]
+        defaults = SHARES - _OF_GROUPS * self.depth, *[_OF_GROUPS] * self.depth
+        return None if self.shares == defaults else [share / SHARES for share in self.shares]
 
     def groups_at(self, level: int) -> Groups:
         """Return the groups of a level, from 1, the innermost."""

@@ -38,13 +38,13 @@ class Groups:
         if not self.members:
             raise ValueError(f"groups must name at least one; {_REMEDY}")
         names = tuple(name for name, _ in self.members)
-        if (twice := _repeated(names)) is not None:
-            raise ValueError(f"groups must have distinct names; {twice!r} is there twice")
+        if (duplicate := _repeated(names)) is not None:
+            raise ValueError(f"groups must have distinct names; {duplicate!r} is there twice")
         for name, keys in self.members:
             if not keys:
                 raise ValueError(f"group {name!r} must hold at least one key")
-            if (twice := _repeated(keys)) is not None:
-                raise ValueError(f"group {name!r} must hold distinct keys; {twice!r} is there twice")
+            if (duplicate := _repeated(keys)) is not None:
+                raise ValueError(f"group {name!r} must hold distinct keys; {duplicate!r} is there twice")
         for attribute, value in {"names": names, **self._place()}.items():
             object.__setattr__(self, attribute, value)
 
@@ -54,13 +54,13 @@ class Groups:
         parents: list[int | None] = []
         depths: list[int] = []
         for k, (name, keys) in enumerate(self.members):
-            around = {innermost.get(key) for key in keys}
-            if len(around) > 1:
-                names = (repr(self.members[up][0]) for up in sorted(up for up in around if up is not None))
+            enclosing = {innermost.get(key) for key in keys}
+            if len(enclosing) > 1:
+                names = (repr(self.members[k][0]) for k in sorted(k for k in enclosing if k is not None))
                 overlap = f"{name!r} overlaps {' and '.join(names)}"
                 raise ValueError(f"groups must be nested, the larger first, or have no key in common; {overlap}")
-            parents.append(up := around.pop())
-            depths.append(0 if up is None else depths[up] + 1)
+            parents.append(parent := enclosing.pop())
+            depths.append(0 if parent is None else depths[parent] + 1)
             innermost |= dict.fromkeys(keys, k)
         return {"parents": tuple(parents), "depths": tuple(depths), "innermost": innermost}
 
@@ -86,8 +86,8 @@ class Groups:
         panel, texts = set(keys), set(map(str, keys))
         if foreign := [key for key in self.innermost if key not in panel]:
             raise ValueError(f"groups must hold keys of the panel; {foreign[0]!r} is not one")
-        if named := [name for name in self.names if name in texts]:
-            raise ValueError(f"groups must not have the name of a key; {named[0]!r} is one")
+        if clashes := [name for name in self.names if name in texts]:
+            raise ValueError(f"groups must not have the name of a key; {clashes[0]!r} is one")
 
     @property
     def tree(self) -> dict[str, list[Key]]:

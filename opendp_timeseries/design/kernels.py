@@ -44,22 +44,22 @@ class Kernel:
 
     def __post_init__(self) -> None:
         resolution_bits = integer("resolution_bits", self.resolution_bits, minimum=0, maximum=40)
-        given = np.asarray(self.numerators)
-        if given.dtype.kind not in "iu":
-            raise TypeError(f"numerators ({given.dtype}) must be integers; see Kernel.from_taps(…)")
-        if given.ndim != 1 or given.size == 0:
-            raise ValueError(f"numerators (shape {given.shape}) must be one row of at least one integer")
-        if not given.any():
+        array = np.asarray(self.numerators)
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"numerators ({array.dtype}) must be integers; see Kernel.from_taps(…)")
+        if array.ndim != 1 or array.size == 0:
+            raise ValueError(f"numerators (shape {array.shape}) must be one row of at least one integer")
+        if not array.any():
             raise ValueError(f"all taps are zero at resolution_bits ({resolution_bits}); raise the taps or the bits")
         # Python integers: a sum of int64 magnitudes may wrap, and so may a magnitude.
-        if sum(abs(q) for q in given[given != 0].tolist()) >= _MAX_TOTAL:
+        if sum(abs(q) for q in array[array != 0].tolist()) >= _MAX_TOTAL:
             raise ValueError(
                 f"the magnitudes of the taps must sum to less than 2**{53 - resolution_bits} at resolution_bits"
                 f" ({resolution_bits}); scale the taps down or lower resolution_bits"
             )
         # An array over bytes can never be made writeable again, and so the taps stay what was accounted for.
-        fixed = np.frombuffer(given.astype("<i8").tobytes(), dtype="<i8")
-        object.__setattr__(self, "numerators", fixed)
+        frozen = np.frombuffer(array.astype("<i8").tobytes(), dtype="<i8")
+        object.__setattr__(self, "numerators", frozen)
         object.__setattr__(self, "resolution_bits", resolution_bits)
 
     @classmethod
@@ -84,15 +84,15 @@ class Kernel:
         [0.5, 0.25, 0.0, 0.0, 0.25]
         """
         resolution_bits = integer("resolution_bits", resolution_bits, minimum=0, maximum=40)
-        given = np.asarray(taps)
-        if given.dtype.kind not in "iuf":
-            raise TypeError(f"taps ({given.dtype}) must be real numbers; give one float for each step")
-        if given.ndim != 1 or given.size == 0:
-            raise ValueError(f"taps (shape {given.shape}) must be one row with one number for each step")
-        centre = integer("centre", centre, minimum=0, maximum=given.size - 1, remedy="it is a place in the taps")
+        array = np.asarray(taps)
+        if array.dtype.kind not in "iuf":
+            raise TypeError(f"taps ({array.dtype}) must be real numbers; give one float for each step")
+        if array.ndim != 1 or array.size == 0:
+            raise ValueError(f"taps (shape {array.shape}) must be one row with one number for each step")
+        centre = integer("centre", centre, minimum=0, maximum=array.size - 1, remedy="it is a place in the taps")
         remedy = "leave out taps of zero"
-        steps = given.size if size is None else integer("size", size, minimum=given.size, remedy=remedy)
-        values = given.astype(np.float64)
+        steps = array.size if size is None else integer("size", size, minimum=array.size, remedy=remedy)
+        values = array.astype(np.float64)
         for first in np.flatnonzero(~np.isfinite(values)):
             raise ValueError(f"taps[{first}] ({values[first]}) must be finite; give every step a finite weight")
         values = np.roll(np.append(values, np.zeros(steps - len(values))), -centre)
@@ -119,12 +119,12 @@ class Kernel:
         if fields["size"] != size:
             raise ValueError(f"size of the filter ({fields['size']}) must be the grid's ({size})")
         numerators = np.zeros(integer("size of the filter", size, minimum=1, maximum=2**31), dtype=np.int64)
-        before = -1
+        previous = -1
         for step, numerator in fields["taps"]:
-            if not before < step < size or not 0 < abs(numerator) < 2**63:
+            if not previous < step < size or not 0 < abs(numerator) < 2**63:
                 problem = "must have a step above the one before it, and a numerator other than 0"
                 raise ValueError(f"tap {[step, numerator]} {problem}")
-            numerators[step], before = numerator, step
+            numerators[step], previous = numerator, step
         return cls(numerators, fields["resolution_bits"], fields["name"])
 
     @property

@@ -266,10 +266,10 @@ def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
     if by is None and keys is None:
         return None
     if by is None or keys is None:
-        both = f"by ({check.shown(by)}) and keys ({check.shown(keys)})"
-        raise TypeError(f"{both} must be given together: keys are public, and never read from the data")
-    ordered = hasattr(keys, "__array__") and getattr(keys, "ndim", 0) == 1  # an array, or an index or series of pandas
-    if isinstance(keys, (str, bytes)) or not (ordered or isinstance(keys, Sequence)):
+        pair = f"by ({check.shown(by)}) and keys ({check.shown(keys)})"
+        raise TypeError(f"{pair} must be given together: keys are public, and never read from the data")
+    is_row = hasattr(keys, "__array__") and getattr(keys, "ndim", 0) == 1  # an array, or an index or series of pandas
+    if isinstance(keys, (str, bytes)) or not (is_row or isinstance(keys, Sequence)):
         raise TypeError(f"keys ({check.shown(keys)}) must be a list of keys: their order is that of the series")
     return tuple(map(_plain, keys))
 

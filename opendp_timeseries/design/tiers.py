@@ -107,17 +107,17 @@ class Tiers:
 
     def check(self, reading: Reading) -> None:
         """Refuse a reading in which nobody can be in so many steps as a tier says, or in too many for their weights."""
-        for name, least in (("typical", 1), ("total_bound", reading.step_cap)):
+        for name, minimum in (("typical", 1), ("total_bound", reading.step_cap)):
             value, bound = getattr(self, name), reading.step_cap
-            if value is not None and (value > bound if name == "typical" else value < least):
+            if value is not None and (value > bound if name == "typical" else value < minimum):
                 relation = "at most" if name == "typical" else "at least"
                 raise ValueError(
                     f"{name} ({value}) must be {relation} the most of one individual in one step ({bound})"
                 )
         last = self.last(reading)
         if self.ends and self.ends[-1] >= last:
-            what = f"the most steps in which one individual can be ({last}), which is the last tier"
-            raise ValueError(f"ends of tiers ({list(self.ends)}) must be below {what}")
+            limit = f"the most steps in which one individual can be ({last}), which is the last tier"
+            raise ValueError(f"ends of tiers ({list(self.ends)}) must be below {limit}")
         if not self._weighs(last):
             remedy = f"raise typical ({self.typical}), or lower the bound in a step ({reading.step_cap})"
             raise ValueError(
@@ -214,8 +214,8 @@ def tiers_for(reading: Reading, *, typical: int | None = None, total_bound: int 
     """
     tiers = Tiers(ends=(), total_bound=total_bound)
     if typical is None:
-        usual = round(reading.step_cap ** (1 / 3)) if reading.is_sum else 1
-        typical = max(usual, math.isqrt(tiers.last(reading) >> _FAR))
+        size = round(reading.step_cap ** (1 / 3)) if reading.is_sum else 1
+        typical = max(size, math.isqrt(tiers.last(reading) >> _FAR))
     tiers = replace(tiers, typical=typical)
     # Of keys at which people are read once, most are at few.
     return replace(tiers, ends=default_tiers(tiers.last(reading), first=2 if reading.is_once else 10).ends)
@@ -231,5 +231,5 @@ def default_tiers(last: int, *, first: int = 10) -> Tiers:
     """
     ratio = last / first
     between = min(round(math.log(ratio, 5)), _MOST - 1) if ratio > 1 else 0
-    near = [2 * last // 3] if between > 1 else []
-    return Tiers(ends=(*(round(first * ratio ** (k / between)) for k in range(between)), *near))
+    penultimate = [2 * last // 3] if between > 1 else []
+    return Tiers(ends=(*(round(first * ratio ** (k / between)) for k in range(between)), *penultimate))

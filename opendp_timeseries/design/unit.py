@@ -30,10 +30,10 @@ class Unit:
     def of(self, distance: int) -> str:
         """Put a distance into words."""
         people = distance * self.individuals
-        who = "one individual" if people == 1 else f"{people} individuals"
+        noun = "one individual" if people == 1 else f"{people} individuals"
         if self.period is not None:
-            who += f"{'' if people == 1 else ', each'} within {self.period}, not all that they did,"
-        return f"{who} {'replaced' if self.replaced else 'added or removed'}"
+            noun += f"{'' if people == 1 else ', each'} within {self.period}, not all that they did,"
+        return f"{noun} {'replaced' if self.replaced else 'added or removed'}"
 
     def python(self) -> str:
         """Return the call that makes this distance between event logs.

@@ -72,9 +72,9 @@ class Width(NamedTuple):
         """Return the width in the coarsest unit that divides it and, for the calendar, that begins at ``first``."""
         if self.of == "ns" and zone is dt.UTC and self.number % DAY == 0 == first % DAY:
             return Width(self.number // DAY, "D", "d").coarsest(first, zone)
-        same = [unit for unit, (length, of) in _UNITS.items() if of == self.of and self.number % length == 0]
+        units = [unit for unit, (length, of) in _UNITS.items() if of == self.of and self.number % length == 0]
         day = day_of(first, zone) if self.is_calendar and zone is not None else None
-        widths = [self._replace(unit=unit) for unit in same]
+        widths = [self._replace(unit=unit) for unit in units]
         return [width for width in widths if day is None or width.around(day)[0] == day][-1]
 
 
@@ -128,11 +128,11 @@ def edges_of(width: Width, first: int, *, size: int | None, last: int | None, zo
     if last is not None:
         size = bisect.bisect_left(edges, last)
         if last not in edges[size : size + 1]:
-            near = [int(edge) for edge in edges[max(size - 1, 1) : size + 1] if edge <= LAST]
-            nearest = min(near[::-1], key=lambda edge: abs(edge - last), default=0)
+            candidates = [int(edge) for edge in edges[max(size - 1, 1) : size + 1] if edge <= LAST]
+            nearest = min(candidates[::-1], key=lambda edge: abs(edge - last), default=0)
             raise ValueError(
                 f"end ({write_instant(last, zone)!r}) must be the end of a step of {width} from start ({start!r}); "
-                + (f"the nearest is {write_instant(nearest, zone)!r}" if near else "there is none before 2260")
+                + (f"the nearest is {write_instant(nearest, zone)!r}" if candidates else "there is none before 2260")
             )
     assert size is not None
     stop = int(edges[size]) if size < len(edges) else LAST + 1

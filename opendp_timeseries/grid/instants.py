@@ -61,17 +61,18 @@ def parse_instants(given: Mapping[str, object], zone: dt.tzinfo | None) -> list[
     times, aware = read_text_times([_as_text(name, value, zone) for name, value in given.items()])
     instants = []
     for (name, value), time, is_aware in zip(given.items(), times, aware, strict=True):
-        what = f"{name} ({shown(str(value))})"
+        label = f"{name} ({shown(str(value))})"
         if np.isnat(time):
             raise ValueError(
-                f"{what} must be an instant in ISO 8601, such as '2013-01-01T00:00' or '2013-01-01T00:00-05:00', with"
+                f"{label} must be an instant in ISO 8601, such as '2013-01-01T00:00' or '2013-01-01T00:00-05:00', with"
                 " at most nine decimals"
             )
         local = int(time.astype(np.int64))
-        check_years(what, local, local)
+        check_years(label, local, local)
         if not is_aware and zone is None:
-            raise ValueError(f"{what} must say which clock it shows: give zone, such as zone='UTC', or write an offset")
-        instants.append(local if is_aware or zone is None else _on_clock(what, local, zone))
+            remedy = "give zone, such as zone='UTC', or write an offset"
+            raise ValueError(f"{label} must say which clock it shows: {remedy}")
+        instants.append(local if is_aware or zone is None else _on_clock(label, local, zone))
     return instants
 
 
@@ -84,10 +85,10 @@ def parse_days(given: Mapping[str, object], zone: dt.tzinfo) -> NDArray[np.datet
     times, aware = read_text_times([_as_text(name, value, zone) for name, value in given.items()])
     local = []
     for (name, value), time, is_aware in zip(given.items(), times.astype(np.int64).tolist(), aware, strict=True):
-        what = f"{name} ({shown(str(value))})"
+        label = f"{name} ({shown(str(value))})"
         if np.isnat(np.datetime64(time, "ns")):
-            raise ValueError(f"{what} must be a date in ISO 8601, such as '2024-12-25'")
-        check_years(what, time, time)
+            raise ValueError(f"{label} must be a date in ISO 8601, such as '2024-12-25'")
+        check_years(label, time, time)
         local.append(int(clock_around(zone, time, time).local_times(time)) if is_aware else time)
     return np.array(local, dtype="M8[ns]").astype("M8[D]")
 
@@ -111,22 +112,22 @@ def _as_text(name: str, value: object, zone: dt.tzinfo | None) -> str:
     return value.isoformat() if isinstance(value, dt.date) else str(value)
 
 
-def _on_clock(what: str, local: int, zone: dt.tzinfo) -> int:
+def _on_clock(label: str, local: int, zone: dt.tzinfo) -> int:
     """Return the instant of a local time: the beginning of its day for a midnight; else it must occur exactly once."""
     clock = clock_around(zone, local, local)
     instant = int(clock.first_instants(local))
     if local % DAY == 0:
         if clock.local_times(instant) >= local + DAY:
-            raise ValueError(f"{what} is a day that {zone} skipped; the next is from {write_instant(instant, zone)!r}")
+            raise ValueError(f"{label} is a day that {zone} skipped; the next is from {write_instant(instant, zone)!r}")
     elif np.count_nonzero(clock.local_times(local - np.unique(clock.offsets)) == local) != 1:
-        raise ValueError(f"{what} occurs twice or not at all in {zone}; write the offset")
+        raise ValueError(f"{label} occurs twice or not at all in {zone}; write the offset")
     return instant
 
 
-def check_years(what: str, first: int, last: int) -> None:
+def check_years(label: str, first: int, last: int) -> None:
     """Refuse times whose nanoseconds, or the differences between them, do not fit in 64 bits."""
     if first < _FIRST or last > LAST or last - first > _LONGEST:
-        raise ValueError(f"{what} must stay within the years 1680 to 2259, and within 290 years of each other")
+        raise ValueError(f"{label} must stay within the years 1680 to 2259, and within 290 years of each other")
 
 
 def write_instant(nanoseconds: int, zone: dt.tzinfo | None) -> str:
@@ -136,8 +137,8 @@ def write_instant(nanoseconds: int, zone: dt.tzinfo | None) -> str:
     """
     seconds, fraction = divmod(nanoseconds, SECOND)
     local = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
-    if zone is not None and not (there := local.astimezone(zone)).isoformat()[25:]:
-        local = there
+    if zone is not None and not (moment := local.astimezone(zone)).isoformat()[25:]:
+        local = moment
     clock, offset = local.isoformat()[:19], local.isoformat()[19:]
     if fraction:
         clock += f".{fraction:09d}".rstrip("0")

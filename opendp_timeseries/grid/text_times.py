@@ -36,8 +36,8 @@ class TextTimes(NamedTuple):
         """Return the instants of all times, taking those without a zone as local times of ``zone``."""
         times, local = self.times.astype(np.int64), ~self.aware & ~np.isnat(self.times)
         if local.any() and zone is not dt.UTC:
-            near = np.clip(times[local], -_FAR, _FAR)
-            times[local] = clock_around(zone, int(near.min()), int(near.max())).to_utc(near)
+            clipped = np.clip(times[local], -_FAR, _FAR)
+            times[local] = clock_around(zone, int(clipped.min()), int(clipped.max())).to_utc(clipped)
         return times.view("datetime64[ns]")
 
 

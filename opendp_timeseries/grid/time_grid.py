@@ -145,26 +145,26 @@ class TimeGrid:
         """
         if isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable):
             raise TypeError(f"edges ({shown(edges)}) must be a list of instants, such as ['2024-01-08', '2024-04-15']")
-        given = list(edges)
-        if len(given) < 2:
-            raise ValueError(f"edges ({len(given)}) must be at least two: the start of the first step, and its end")
+        entries = list(edges)
+        if len(entries) < 2:
+            raise ValueError(f"edges ({len(entries)}) must be at least two: the start of the first step, and its end")
         clock = parse_zone(zone)
-        instants = parse_instants({f"edges[{k}]": edge for k, edge in enumerate(given)}, clock)
+        instants = parse_instants({f"edges[{k}]": edge for k, edge in enumerate(entries)}, clock)
         for k, (before, after) in enumerate(itertools.pairwise(instants)):
             if after <= before:
                 raise ValueError(
-                    f"edges must ascend, but edges[{k + 1}] ({given[k + 1]!s}) is not after edges[{k}] ({given[k]!s});"
-                    " sort them, and give each once"
+                    f"edges must ascend, but edges[{k + 1}] ({entries[k + 1]!s}) is not after edges[{k}]"
+                    f" ({entries[k]!s}); sort them, and give each once"
                 )
-        check_years(f"edges ({given[0]!s} to {given[-1]!s})", instants[0], instants[-1])
-        written = tuple(write_instant(instant, clock) for instant in instants)
+        check_years(f"edges ({entries[0]!s} to {entries[-1]!s})", instants[0], instants[-1])
+        texts = tuple(write_instant(instant, clock) for instant in instants)
         grid = cls.__new__(cls)
-        grid._set(simplify_edges(np.array(instants, dtype=np.int64)), start=written[0], zone=zone, listed=written)
+        grid._set(simplify_edges(np.array(instants, dtype=np.int64)), start=texts[0], zone=zone, edge_texts=texts)
         return grid
 
-    def _set(self, edges: Edges, listed: tuple[str, ...] | None = None, **fields: str | None) -> None:
-        written = {"start": None, "step": None, "zone": None} | fields
-        self.__dict__.update(size=len(edges) - 1, _listed=listed, _edges=edges, **written)  # it is frozen
+    def _set(self, edges: Edges, edge_texts: tuple[str, ...] | None = None, **fields: str | None) -> None:
+        values = {"start": None, "step": None, "zone": None} | fields
+        self.__dict__.update(size=len(edges) - 1, _listed=edge_texts, _edges=edges, **values)  # it is frozen
 
     def __repr__(self) -> str:
         if self._listed is None:

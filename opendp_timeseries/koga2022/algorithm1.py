@@ -99,10 +99,10 @@ def make_koga2022(
         if influence.individuals == 0:
             return 0.0, 0.0
         steps, factor = _steps_and_factor(influence, size, joined=kernel is None)
-        claimed = bound(steps).times(factor)
+        claim = bound(steps).times(factor)
         if delta is None:
-            return claimed.zero_concentrated(float(scale))
-        return claimed.least_epsilon(scale * DISCRETE_NOISE, delta), delta
+            return claim.zero_concentrated(float(scale))
+        return claim.least_epsilon(scale * DISCRETE_NOISE, delta), delta
 
     return native.make_user_measurement(*signal, measure, mechanism.invoke, KnownMap(privacy_map))
 

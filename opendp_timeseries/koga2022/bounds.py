@@ -93,11 +93,11 @@ class FilterConstants:
 
 def filter_constants(kernel: Kernel) -> FilterConstants:
     """Return the constants of a kernel in the paper's theorems."""
-    energy, (least, largest) = filtering.energy(kernel), filtering.norm_bounds(kernel)
+    energy, (smallest, largest) = filtering.energy(kernel), filtering.norm_bounds(kernel)
     return FilterConstants(
         row_energy=up_fraction(energy),
         # ‖A‖_F² = T·L, and ‖A‖² is at least L, the mean of all |ĥ|².
-        stable_rank=up_fraction(kernel.size * energy / max(least**2, energy)),
+        stable_rank=up_fraction(kernel.size * energy / max(smallest**2, energy)),
         norm=up_fraction(largest),
         l1_norm=up_fraction(filtering.gain(kernel)),
     )
@@ -172,9 +172,9 @@ def least_alpha(
 
     At 1 the failure probability is 0. The filter must have ℓ1 norm 1.
     """
-    wanted = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
+    target = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
     setting = participation_cap, sampling_probability, filter, tail
-    return _least(lambda alpha: with_filter(alpha, *setting).failure <= wanted, 0.0, 1.0)
+    return _least(lambda alpha: with_filter(alpha, *setting).failure <= target, 0.0, 1.0)
 
 
 def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
@@ -248,9 +248,9 @@ class SensitivityBound:
 
     def least_epsilon(self, scale: float, delta: float) -> float:
         """Return an ``ε`` at which the corollary gives (ε, δ) for the noise ``σ``; infinity if there is none."""
-        least, grid = partial(self.least_scale, delta=delta), [0.0, *np.geomspace(1e-6, 16.0, 300).tolist()]
-        cells = ((low, high) for low, high in pairwise(grid) if least(high) <= scale)
-        return next((_least(lambda epsilon: least(epsilon) <= scale, *cell) for cell in cells), math.inf)
+        scale_at, grid = partial(self.least_scale, delta=delta), [0.0, *np.geomspace(1e-6, 16.0, 300).tolist()]
+        cells = ((low, high) for low, high in pairwise(grid) if scale_at(high) <= scale)
+        return next((_least(lambda epsilon: scale_at(epsilon) <= scale, *cell) for cell in cells), math.inf)
 
     def _failure_cost(self, epsilon: float) -> float:
         """Return ``δ′·(e^{ε/α} − e^ε)`` rounded up, by ``e^ε·(e^{ε(1/α−1)} − 1)``."""

@@ -124,14 +124,14 @@ def synth(
             f" most 1; choose a frequency from {base**-36:g} to less than {base**4:g}"
         )
     time = np.arange(math.ceil(10_000 * frequency)) / frequency
-    observed = noiseless = 200.0 * np.sin(omega * time) + 500.0 + 0.1 * time
+    counts = noiseless = 200.0 * np.sin(omega * time) + 500.0 + 0.1 * time
     if noisy:
         if rng is None:
             raise TypeError("rng must be given with noisy=True; pass numpy.random.default_rng(seed)")
-        observed = noiseless + 100.0 * rng.standard_normal(len(time))
+        counts = noiseless + 100.0 * rng.standard_normal(len(time))
     return Problem(
         name=f"Synth, f = {frequency:g}",
-        signal=np.rint(observed).astype(np.int64),
+        signal=np.rint(counts).astype(np.int64),
         truth=noiseless,
         participation_cap=100,
         sampling_probability=probability,
@@ -153,8 +153,8 @@ class CheckIns:
 
         :param rank: 0 for the most visited place, as in the paper.
         """
-        here = self.place == integer("rank", rank, minimum=0, maximum=len(self.places) - 1)
-        return {"identifier": self.identifier[here], "time": self.time[here]}
+        mask = self.place == integer("rank", rank, minimum=0, maximum=len(self.places) - 1)
+        return {"identifier": self.identifier[mask], "time": self.time[mask]}
 
 
 _GOWALLA: Final = re.compile(r"(\d{1,18})\t(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)\t[^\t]*\t[^\t]*\t([^\t]+)", re.ASCII)
@@ -204,8 +204,8 @@ def largest_participation(checkins: CheckIns, grid: TimeGrid, *, places: int = 1
     steps = grid.steps(checkins.time, aware=True)
     largest = np.zeros(places, dtype=np.int64)
     for rank in range(places):
-        here = (steps >= 0) & (checkins.place == rank)
-        visits = np.unique(np.stack([checkins.identifier[here], steps[here]]), axis=1)
+        mask = (steps >= 0) & (checkins.place == rank)
+        visits = np.unique(np.stack([checkins.identifier[mask], steps[mask]]), axis=1)
         largest[rank] = np.unique(visits[0], return_counts=True)[1].max(initial=0)
     return largest
 
@@ -288,10 +288,10 @@ def load_flow(path: Name, grid: TimeGrid | None = None, *, fill: int | None = No
     return _fill_empty(np.array([vehicles for _, vehicles in readings], dtype=np.int64), fill)
 
 
-def _columns(line: str, least: int) -> list[str]:
+def _columns(line: str, minimum: int) -> list[str]:
     row = next(csv.reader([line]))
-    if len(row) < least:
-        raise ValueError(f"it has {len(row)} of {least} columns")
+    if len(row) < minimum:
+        raise ValueError(f"it has {len(row)} of {minimum} columns")
     return row
 
 
@@ -309,9 +309,9 @@ def _on_grid(readings: list[_Reading], grid: TimeGrid, fill: int | None) -> NDAr
     steps = grid.steps(np.array([instant for instant, _ in readings], dtype="datetime64[s]"))
     flow = np.array([vehicles for _, vehicles in readings], dtype=np.int64)
     flow, steps = flow[steps >= 0], steps[steps >= 0]
-    repeated = np.bincount(steps, minlength=grid.size) > 1
-    if repeated.any():
-        raise ValueError(f"{_steps(repeated)} have more than one row; remove the others")
+    duplicates = np.bincount(steps, minlength=grid.size) > 1
+    if duplicates.any():
+        raise ValueError(f"{_steps(duplicates)} have more than one row; remove the others")
     signal = np.full(grid.size, _NO_FLOW, dtype=np.int64)
     signal[steps] = flow
     return _fill_empty(signal, fill)

@@ -74,13 +74,13 @@ class Method:
 def releases(method: Method, problem: Problem, runs: int) -> NDArray[np.float64]:
     """Release the series ``runs`` times, with fresh noise and fresh samples: an array of shape ``(runs, T)``."""
     runs = check.integer("runs", runs, minimum=1)
-    released = [method.measurement(problem.signal) for _ in range(runs)]
-    return np.array(released, dtype=np.float64)
+    outputs = [method.measurement(problem.signal) for _ in range(runs)]
+    return np.array(outputs, dtype=np.float64)
 
 
-def mean_absolute_errors(released: ArrayLike, truth: NDArray[np.float64]) -> NDArray[np.float64]:
+def mean_absolute_errors(outputs: ArrayLike, truth: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the mean absolute error over the steps of each release, in counts."""
-    errors: NDArray[np.float64] = np.abs(np.asarray(released) - truth).mean(axis=1)
+    errors: NDArray[np.float64] = np.abs(np.asarray(outputs) - truth).mean(axis=1)
     return errors
 
 
@@ -164,9 +164,9 @@ def subsampled(
     :param reconstruct: your own reconstruction instead of both: a function of a release that returns a value for each
         step; its name is used for the method.
     """
-    how = f", {_name_of(reconstruct)}" if reconstruct else ", smoothed" if smoothed else ""
+    suffix = f", {_name_of(reconstruct)}" if reconstruct else ", smoothed" if smoothed else ""
     reconstruction = reconstruct or (ts.smooth if smoothed else ts.interpolate)
-    name = f"ours, {'with' if filtered else 'without'} filter{how}"
+    name = f"ours, {'with' if filtered else 'without'} filter{suffix}"
     return _method_of(name, problem, problem.sampling_probability, reconstruction, filtered=filtered)
 
 
@@ -183,10 +183,10 @@ def every_step(
     :param seasons: publicly known period of a pattern in steps, for the smoother.
     :param reconstruct: see :func:`subsampled`.
     """
-    how = ("smoother" if smoothed else "filter") + (f" with season {seasons:g}" if seasons else "")
-    how = _name_of(reconstruct) if reconstruct else how
+    method = ("smoother" if smoothed else "filter") + (f" with season {seasons:g}" if seasons else "")
+    method = _name_of(reconstruct) if reconstruct else method
     reconstruction = reconstruct or (partial(ts.smooth, seasons=seasons) if smoothed else _filtered(problem.kernel))
-    return _method_of(f"every step, then {how}", problem, 1.0, reconstruction, filtered=False)
+    return _method_of(f"every step, then {method}", problem, 1.0, reconstruction, filtered=False)
 
 
 def _name_of(reconstruct: Callable[[ts.Release], object]) -> str:

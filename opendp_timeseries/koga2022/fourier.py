@@ -273,8 +273,8 @@ def best_frequencies(proxy: NDArray[np.float64], noise: Callable[[int], float]) 
     energy = np.abs(np.fft.rfft(values)) ** 2 / len(values)
     energy[1:] *= 2.0
     largest = (len(values) + 1) // 2
-    left_out = float(np.sum(values**2)) - np.cumsum(energy[:largest])
-    errors = [left_out[k - 1] + (2 * k - 1) * noise(k) ** 2 for k in range(1, largest + 1)]
+    residual = float(np.sum(values**2)) - np.cumsum(energy[:largest])
+    errors = [residual[k - 1] + (2 * k - 1) * noise(k) ** 2 for k in range(1, largest + 1)]
     return int(np.argmin(errors)) + 1
 
 
@@ -304,23 +304,23 @@ def fourier_design(plan: Plan) -> Candidate:
     if not capped:
         raise ValueError("plan must have a participation_cap: a few Fourier coefficients are of counts with one")
     best = min(capped, key=lambda candidate: candidate.smoothed)
-    dropped = replace(plan.of(best).count, weighting=Drop(best.participation_cap or 1))
-    signal, influence = plan.signal, dropped.influence(plan.individuals)
+    count = replace(plan.of(best).count, weighting=Drop(best.participation_cap or 1))
+    signal, influence = plan.signal, count.influence(plan.individuals)
     size, power = signal.size, signal.spectrum_with_level()
     unit = analytic_scale(plan.epsilon, plan.delta, 1.0)
     energy = power * copies(size)
-    left_out = np.append(np.cumsum(energy[::-1])[-2::-1], 0.0)
+    residual = np.append(np.cumsum(energy[::-1])[-2::-1], 0.0)
 
     def design(k: int) -> Candidate:
         scale = unit * influence_l2(influence, size, k)
-        shrunk = np.sum(energy[:k] * scale**2 / (power[:k] + scale**2)) + left_out[k - 1]
+        shrunk = np.sum(energy[:k] * scale**2 / (power[:k] + scale**2)) + residual[k - 1]
         return Candidate(
             name=f"Fourier, k = {k}",
             sampling_probability=1.0,
             std=0.0,
             scale=scale,
             noise=scale * math.sqrt((2 * k - 1) / size),
-            bias=math.sqrt(left_out[k - 1] / size),
+            bias=math.sqrt(residual[k - 1] / size),
             smoothed=math.sqrt(float(shrunk) / size),
         )
 

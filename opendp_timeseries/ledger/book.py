@@ -127,15 +127,15 @@ class Terms(NamedTuple):
         def worst(past: Iterable[_Losses], *losses: PrivacyLoss) -> float:
             return max((self.cost((*part, *losses)) for part in past), default=0.0)
 
-        fixed = worst(without)
-        if fixed > self.budget.limit:  # at any scale
-            return lambda scale: fixed
+        cost_without = worst(without)
+        if cost_without > self.budget.limit:  # at any scale
+            return lambda scale: cost_without
         return lambda scale: worst(with_design, replace(design, scale=scale).loss())
 
     def programme_of(self, ran: Counter[Design]) -> Programme | None:
         """Return the programme, if all designs that ran are in it."""
-        planned = self.programme is not None and ran <= Counter(self.programme.designs)
-        return self.programme if planned else None
+        is_planned = self.programme is not None and ran <= Counter(self.programme.designs)
+        return self.programme if is_planned else None
 
     def _with_reserved(self, ran: Counter[Design]) -> Counter[Design]:
         """Return the designs that ran and those still planned, whose budget is reserved."""
@@ -169,8 +169,8 @@ def _read_1(document: dict[str, object]) -> Terms:
     terms = Terms(**fields_with_budget(document, "the first entry", types))
     if terms.order is not None:
         check.real("order", terms.order, above=1.0)
-    planned = terms.programme
-    if planned is not None and (planned.budget, planned.unit) != (terms.budget, terms.unit):
+    programme = terms.programme
+    if programme is not None and (programme.budget, programme.unit) != (terms.budget, terms.unit):
         raise ValueError("the programme and its ledger must have the same budget and unit of privacy")
     return terms
 
@@ -211,9 +211,9 @@ class Chain(NamedTuple):
 
     def then(self, entry: str) -> Chain:
         """Return the chain with a further entry."""
-        written = entry.encode()
-        digest = _digest(self.digest, written)
-        line = b'{"digest": "%s", "entry": %s}\n' % (digest.encode(), written)
+        content = entry.encode()
+        digest = _digest(self.digest, content)
+        line = b'{"digest": "%s", "entry": %s}\n' % (digest.encode(), content)
         return Chain(self.lines + line, self.length + 1, digest)
 
     def file(self) -> bytes:
@@ -259,8 +259,8 @@ def read_chain(file: bytes, verified: Chain | None = None) -> tuple[list[str], C
     return entries, Chain(file[: len(file) - len(lines_after[-2]) - 1], length, digest)
 
 
-def _digest(before: str, entry: bytes) -> str:
-    return hashlib.sha256(before.encode() + entry).hexdigest()
+def _digest(previous: str, entry: bytes) -> str:
+    return hashlib.sha256(previous.encode() + entry).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -340,10 +340,10 @@ class Book:
         """
         releases = {}
         for line in self.chain.entries():
-            released = _RELEASED.fullmatch(line)
-            if released is not None and (numbers is None or int(released[1]) in numbers):
+            match = _RELEASED.fullmatch(line)
+            if match is not None and (numbers is None or int(match[1]) in numbers):
                 types = {"released": int, "at": str, "releases": tuple[Release, ...]}
-                releases[int(released[1])] = fields_of(parse_json(line), "an entry", types)["releases"]
+                releases[int(match[1])] = fields_of(parse_json(line), "an entry", types)["releases"]
         return releases
 
 
@@ -353,12 +353,12 @@ _RELEASED: Final = re.compile(r'\{"released": (\d+), "at": "([0-9:TZ-]+)", "rele
 
 def _append(entries: list[Entry], line: str, terms: Terms) -> None:
     """Apply a line to the entries; refuse it if it is not a line of a ledger, or does not fit the preceding lines."""
-    released = _RELEASED.fullmatch(line)
-    if released is not None:
-        number = int(released[1])
+    completion = _RELEASED.fullmatch(line)
+    if completion is not None:
+        number = int(completion[1])
         if not 1 <= number <= len(entries) or entries[number - 1].released is not None:
             raise ValueError(f"entry {number} is completed without being open")
-        entries[number - 1] = entries[number - 1]._replace(released=released[2])
+        entries[number - 1] = entries[number - 1]._replace(released=completion[2])
         return
     fields = fields_of(parse_json(line), "an entry", {"spent": int, "at": str, "designs": tuple[Design, ...]})
     if fields["spent"] != len(entries) + 1 or not fields["designs"]:

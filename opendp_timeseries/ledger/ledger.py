@@ -121,8 +121,8 @@ class Ledger:
         place = Path(path)
         adaptive = Adaptivity.of(adaptivity, Adaptivity.QUERIES, Adaptivity.FULL) is Adaptivity.QUERIES
         if programme is not None:
-            given = epsilon is not None or delta is not None or rho is not None
-            if given or adaptive or replaced or period is not None:
+            has_budget = epsilon is not None or delta is not None or rho is not None
+            if has_budget or adaptive or replaced or period is not None:
                 raise ValueError("programme brings its own budget and unit of privacy: leave out the other parameters")
             budget, unit = programme.budget, programme.unit
         elif rho is None and (epsilon is None or delta is None):
@@ -199,8 +199,8 @@ class Ledger:
         """
         designs, views = _designs(measurement), [view for _, view in stated_designs(measurement)]
         with locked(self._path, _WAIT) as check_lock:
-            before = self._read(again=True)
-            book, entry = self._charge(before, designs, resume)
+            original = self._read(again=True)
+            book, entry = self._charge(original, designs, resume)
             if entry.released is not None:
                 releases = list(book.releases({entry.number})[entry.number])
                 return releases if len(releases) > 1 else releases[0]
@@ -209,7 +209,7 @@ class Ledger:
             check_member(measurement.input_domain, data, [count.reading for count in counts if count is not None])
             # Open the file for the record first, so that a folder without write permission costs nothing.
             with files_together([self._path], replace=True, check=self._guard(book, check_lock)) as files:
-                self._write(book, self._guard(before, check_lock))
+                self._write(book, self._guard(original, check_lock))
                 output = measurement(data)
                 releases = _check_releases(output, designs)
                 wholes = _wholes_of_entry(book, entry.number, designs)
@@ -236,19 +236,19 @@ class Ledger:
                 )
             return book, entry
         check_room(book.terms.budget.view, designs)
-        entered = book.with_spent(designs)
-        if not entered.terms.admits(entered.ran()):
-            standing, terms = entered.standing(), book.terms
-            reserved = " and its programme" if terms.programme is not None else ""
+        charged = book.with_spent(designs)
+        if not charged.terms.admits(charged.ran()):
+            standing, terms = charged.standing(), book.terms
+            suffix = " and its programme" if terms.programme is not None else ""
             name, at = terms.budget.symbol, ""
             if terms.budget.delta > 0:
                 at = f" at δ = {printed_up(terms.budget.delta, 4)} ({standing.adaptivity})"
             raise ValueError(
-                f"this release would exceed the budget of {self._path}: with what is in the ledger{reserved}, it leads"
+                f"this release would exceed the budget of {self._path}: with what is in the ledger{suffix}, it leads"
                 f" to {name} = {printed_up(_amount(standing))}{at}, above {name} = {terms.budget.first:g}; nothing was"
                 " read or spent. See least_scale(…) of the ledger"
             )
-        return entered, entered.entries[-1]
+        return charged, charged.entries[-1]
 
     def add(self, release: Release) -> None:
         """Enter a release that was made without the ledger. It is recorded even if it exceeds the budget.
@@ -259,15 +259,15 @@ class Ledger:
         """
         release.verify()
         with locked(self._path, _WAIT) as check_lock:
-            before = book = self._read(again=True)
-            alike = {entry.number for entry in book.entries if release.design in entry.designs}
+            original = book = self._read(again=True)
+            numbers = {entry.number for entry in book.entries if release.design in entry.designs}
             earlier = [
-                replace(recorded, statement=None) for entered in book.releases(alike).values() for recorded in entered
+                replace(record, statement=None) for releases in book.releases(numbers).values() for record in releases
             ]
             if replace(release, statement=None) in earlier:  # whatever it states
                 raise ValueError(f"release is in {self._path} already")
             book = book.with_spent([release.design])
-            self._write(book.with_released(len(book.entries), [release]), self._guard(before, check_lock))
+            self._write(book.with_released(len(book.entries), [release]), self._guard(original, check_lock))
 
     def least_scale(
         self, chain: native.Transformation, *, sampling_probability: float, sampling: str = "poisson"
@@ -298,7 +298,7 @@ class Ledger:
 
         :raises ValueError: if an entry does not hold releases.
         """
-        return tuple(release for entered in self._read().releases().values() for release in entered)
+        return tuple(release for releases in self._read().releases().values() for release in releases)
 
     def verify(self) -> Standing:
         """Check every release against its entry and its own design, and return their joint cost.
@@ -386,11 +386,11 @@ class Ledger:
             for design in entry.designs
         ]
         remaining = book.planned()
-        listed = remaining if planned or len(remaining) <= _MAX_LISTED else []
-        rows += [("", "planned", *design_row(design)) for design in listed]
+        designs = remaining if planned or len(remaining) <= _MAX_LISTED else []
+        rows += [("", "planned", *design_row(design)) for design in designs]
         if rows:
             lines.append(table(("entry", "state", *DESIGN_COLUMNS), rows))
-        if remaining and not listed:
+        if remaining and not designs:
             lines.append(f"Planned: {len(remaining)} more, from {remaining[0].count.grid.start or 0} on.")
         lines.append(f"So far: {_guarantee(book, standing)}{_condition(book) if book.entries else ''}.")
         if large := large_delta(terms.budget.delta):

@@ -181,10 +181,10 @@ class Programme:
         signal = signal_of(chain)
         numbers = [k for k, design in enumerate(self.designs, 1) if design.signal == signal and number in (None, k)]
         if len({self.designs[k - 1] for k in numbers}) != 1:
-            where = "" if number is None else f" as number {number}"
+            place = "" if number is None else f" as number {number}"
             raise ValueError(
                 f"chain must match one release of the programme, in columns, grid, caps and filters; it matches"
-                f" {len(numbers)}{where}"
+                f" {len(numbers)}{place}"
                 + ("; give number=, one of " + ", ".join(map(str, numbers)) if numbers else "")
             )
         view, position = self.budget.view, numbers[0] if len(numbers) == 1 else None
@@ -221,8 +221,8 @@ class Programme:
         def error(design: Design) -> ExpectedError:
             tiers, is_sum = design.count.tiers, design.count.reading.is_sum
             if is_sum and tiers is None:
-                what = f"sums of a value ({design.count.reading.log.value!r}) with a cap"
-                raise ValueError(f"a series must not be described for {what}, of which no error is predicted yet")
+                series = f"sums of a value ({design.count.reading.log.value!r}) with a cap"
+                raise ValueError(f"a series must not be described for {series}, of which no error is predicted yet")
             size, kernels = design.known_signal.grid.size, design.signal.kernels
             p, scale = design.sampling.probability, design.scale
             if design.count.per is not None or size == 1:
@@ -230,8 +230,8 @@ class Programme:
                     scale *= 2**RESOLUTION_BITS / int(tiers.table(tiers.last(design.count.reading)).weights[0, -1])
                 return ExpectedError(scale, *((math.nan, math.nan) if p < 1 or kernels else (0.0, scale)))
             if tiers is not None:
-                alike = replace(design.count, reading=replace(design.count.reading, source=None))
-                return at_tiers(alike, scale, tiers.typical if is_sum else 1.0)
+                count = replace(design.count, reading=replace(design.count.reading, source=None))
+                return at_tiers(count, scale, tiers.typical if is_sum else 1.0)
             return sampled(size, kernels, design.sampling, scale)
 
         return tuple(map(error, self.designs))

@@ -91,16 +91,16 @@ def read_document(text: str) -> Document:
 
 
 def _read_1(document: dict[str, Any]) -> Document:
-    sentence, in_advance, data_fixed, stated, releases = fields_of(document, "the document", _FIELDS).values()
+    sentence, in_advance, data_fixed, loss, releases = fields_of(document, "the document", _FIELDS).values()
     check_extent(release.design.known_signal for release in releases)
     _verify(releases)
     view = _joint_view(releases)
-    if in_advance and view.delta is not None and len(stated) == 1 and 0.0 < stated[0][1] < 1.0:
-        view = replace(view, delta=stated[0][1])
+    if in_advance and view.delta is not None and len(loss) == 1 and 0.0 < loss[0][1] < 1.0:
+        view = replace(view, delta=loss[0][1])
     reacting = Adaptivity.NONE if data_fixed else Adaptivity.QUERIES
-    right = _joint_points(releases, reacting if in_advance else Adaptivity.FULL, view)
-    check_covered("joint_loss", stated, right, "the releases together give")
-    words = _joint_sentence(releases, stated)
+    points = _joint_points(releases, reacting if in_advance else Adaptivity.FULL, view)
+    check_covered("joint_loss", loss, points, "the releases together give")
+    words = _joint_sentence(releases, loss)
     trusted = (*_trusted_contents(releases), *_PROMISES[: 1 + data_fixed if in_advance else 0])
     pairs = [
         (part["guarantee"], release.guarantee()) for part, release in zip(document["releases"], releases, strict=True)
@@ -132,12 +132,12 @@ def _trusted_contents(releases: Sequence[Release]) -> tuple[str, ...]:
 
 def _reworded_sentences(sentences: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the sentences of a document that differ from the right ones, with these; refuse different numbers."""
-    for sentence, right in sentences:
-        if _NUMBER.findall(sentence) != _NUMBER.findall(right):
+    for sentence, correct in sentences:
+        if _NUMBER.findall(sentence) != _NUMBER.findall(correct):
             raise ValueError(
-                f"guarantee ({sentence!r}) must agree with the numbers of the document, which give {right!r}"
+                f"guarantee ({sentence!r}) must agree with the numbers of the document, which give {correct!r}"
             )
-    return tuple((sentence, right) for sentence, right in sentences if sentence != right)
+    return tuple((sentence, correct) for sentence, correct in sentences if sentence != correct)
 
 
 def _verify(releases: Sequence[Release]) -> None:
@@ -152,7 +152,7 @@ def _verify(releases: Sequence[Release]) -> None:
         span = None if release.design.unit.replaced else release.design.count.reading.period_span
         for name in _names_of_whole(release):
             parts.setdefault((name, release.stated.distance, span), {})[release] = None
-    for members in dict.fromkeys(tuple(some) for (name, *_), some in parts.items() if _is_one_whole(name, some)):
+    for members in dict.fromkeys(tuple(group) for (name, *_), group in parts.items() if _is_one_whole(name, group)):
         joint = joint_loss(
             [release.design.loss(release.stated.distance) for release in members], adaptivity=Adaptivity.NONE
         )
@@ -228,19 +228,19 @@ def population_of(design: Design) -> tuple[object, ...]:
 
 def _joint_sentence(releases: Sequence[Release], points: Points) -> str:
     # Use a release with assumed caps if there is one, so that the sentence mentions the assumption.
-    spoken = max(releases, key=lambda release: release.design.count.reading.is_assumed)
-    statement = replace(spoken.stated, view=_joint_view(releases), loss=points, whole=None)
-    return replace(spoken, statement=statement).guarantee()
+    example = max(releases, key=lambda release: release.design.count.reading.is_assumed)
+    statement = replace(example.stated, view=_joint_view(releases), loss=points, whole=None)
+    return replace(example, statement=statement).guarantee()
 
 
 def _joint_view(releases: Sequence[Release]) -> View:
     """Return the view of the joint loss: at the sum of all δ or δ′."""
     views = [release.stated.view for release in releases]
-    alike = {(r.stated.view.measure, r.stated.distance, population_of(r.design)) for r in releases}
-    if len(alike) != 1:
+    keys = {(r.stated.view.measure, r.stated.distance, population_of(r.design)) for r in releases}
+    if len(keys) != 1:
         units = "; ".join(sorted({r.design.unit.of(r.stated.distance) for r in releases})) or "none"
-        needed = "the same measure, unit of privacy, identifier column and distance"
-        raise ValueError(f"releases must be at least one, all with {needed}; found {units}")
+        requirement = "the same measure, unit of privacy, identifier column and distance"
+        raise ValueError(f"releases must be at least one, all with {requirement}; found {units}")
     failure_probability = _sum_if_any([view.failure_probability for view in views])
     return replace(views[0], failure_probability=failure_probability, delta=_sum_if_any([view.delta for view in views]))
 
@@ -265,8 +265,8 @@ def _joint_points(releases: Sequence[Release], adaptivity: Adaptivity, view: Vie
 
 def _sum_if_any(numbers: Sequence[float | None]) -> float | None:
     """Return the sum of the numbers that are not None, rounded up; None if there are none."""
-    given = [number for number in numbers if number is not None]
-    return _sum_up(given) if given else None
+    values = [number for number in numbers if number is not None]
+    return _sum_up(values) if values else None
 
 
 def _sum_up(numbers: Sequence[float]) -> float:

@@ -133,12 +133,12 @@ class Release:
 
     def _repr_html_(self) -> str:
         count = self.design.signal.count
-        counted = "not recorded" if count is None else f"of each individual: {count.words()}"
+        description = "not recorded" if count is None else f"of each individual: {count.words()}"
         try:
             guarantee = self.guarantee()
         except ValueError:
             guarantee = "none is stated"
-        row = (f"{len(self):,} of {self.size:,} steps", f"{self.scale:.6g}", counted, guarantee)
+        row = (f"{len(self):,} of {self.size:,} steps", f"{self.scale:.6g}", description, guarantee)
         return html_table(("kept", "noise, σ", "counted", "guarantee"), [row])
 
     @cached_property
@@ -180,10 +180,10 @@ class Release:
         """
         stated, count = self.stated, self.design.count
         gap = "" if count.reading.gap == 1 else f", at least {count.reading.gap} apart"
-        assumed = f", assuming at most {count.cap} steps of each{gap}" if count.reading.is_assumed else ""
+        assumption = f", assuming at most {count.cap} steps of each{gap}" if count.reading.is_assumed else ""
         curve = "" if len(stated.loss) == 1 else "; more points of the curve are in the record"
         membership = "" if stated.whole is None else f"; {stated.whole}"
-        return f"{stated.view.words(stated.loss)} for {count.unit.of(stated.distance)}{assumed}{curve}{membership}"
+        return f"{stated.view.words(stated.loss)} for {count.unit.of(stated.distance)}{assumption}{curve}{membership}"
 
     def verify(self) -> Points:
         """Recompute the loss from caps, filters, sampling and noise, and return it.
@@ -195,11 +195,11 @@ class Release:
             or there is no statement.
         """
         stated = self.stated
-        recomputed = self._recomputed(stated)
-        check_covered("loss", stated.loss, recomputed, "the release's own design gives")
+        points = self._recomputed(stated)
+        check_covered("loss", stated.loss, points, "the release's own design gives")
         if (whole := stated.whole) is not None:
             check_whole(whole, self.design.loss(stated.distance), "this part of it alone gives")
-        return recomputed
+        return points
 
     def _recomputed(self, statement: Statement) -> Points:
         loss = self.design.loss(statement.distance)
@@ -247,9 +247,9 @@ class Release:
         # An upper bound on the probability that noise lies on the coarser grid.
         share = 2.0**-coarse + math.ldexp(1, exponent) / (self.scale * math.sqrt(2 * math.pi))
         if self.scale >= MIN_SCALE and len(exact) * math.log(share) < math.log(_IMPROBABLE):
-            what = f"multiples of {math.ldexp(1, coarse + exponent):g}" if common else "zero"
+            multiples = f"multiples of {math.ldexp(1, coarse + exponent):g}" if common else "zero"
             noise = f"noise of scale {self.scale:g}, which lies on multiples of 2**{exponent}"
-            raise ValueError(f"values must hold {noise}; all of them are {what}")
+            raise ValueError(f"values must hold {noise}; all of them are {multiples}")
 
     def parts(self) -> list[Release]:
         """Return a release for each series of a panel, in order; only this release if it is of a single series."""
@@ -288,7 +288,7 @@ class Release:
             "steps": "all" if len(self) == self.size else self.steps.tolist(),
             "values": self.values.tolist(),
             "software": software(),
-        } | {name: given for name in _LABELS if (given := getattr(self, name)) is not None}
+        } | {name: label for name in _LABELS if (label := getattr(self, name)) is not None}
 
     def to_json(self) -> str:
         """Return the release as a JSON document, its record; floats are written so that they read back exactly."""
@@ -344,21 +344,21 @@ _FIELDS: Final[dict[str, object]] = {
 }
 
 
-def check_covered(name: str, stated: Points, right: Points, source: str) -> None:
+def check_covered(name: str, stated: Points, exact_points: Points, source: str) -> None:
     """Refuse a stated loss if a point is below the right one by more than rounding, naming both."""
-    if len(stated) != len(right):
-        raise ValueError(f"{name} ({len(stated)} points) must have {len(right)} points")
-    for point, exact in zip(stated, right, strict=True):
+    if len(stated) != len(exact_points):
+        raise ValueError(f"{name} ({len(stated)} points) must have {len(exact_points)} points")
+    for point, exact in zip(stated, exact_points, strict=True):
         # Phrased so that NaN fails. Along a curve, the first number is the argument, which must be equal.
-        covered = all(s >= r * (1 - _TOLERANCE) for s, r in zip(point, exact, strict=True))
-        if not covered or (len(right) > 1 and point[0] != exact[0]):
+        is_covered = all(s >= r * (1 - _TOLERANCE) for s, r in zip(point, exact, strict=True))
+        if not is_covered or (len(exact_points) > 1 and point[0] != exact[0]):
             raise ValueError(f"{name} ({point}) is stated, but {source} {exact}")
 
 
-def check_whole(whole: Whole, least: PrivacyLoss, source: str) -> None:
+def check_whole(whole: Whole, bound: PrivacyLoss, source: str) -> None:
     """Refuse a whole that states less than the loss of something in it."""
     delta = whole.loss[1]
-    first = (least.zero_concentrated(delta) if whole.measure == CONCENTRATED else least.epsilon_delta(delta))[0]
+    first = (bound.zero_concentrated(delta) if whole.measure == CONCENTRATED else bound.epsilon_delta(delta))[0]
     check_covered("loss of the whole", (whole.loss,), ((first, delta),), source)
 
 

@@ -54,11 +54,11 @@ class Whole:
         of = "" if self.parts is None else f" of {self.parts}"
         number = f"release {self.number}{of} in " if self.number is not None else "in "
         name = f"a {self.name}"
-        planned = "the programme" if self.planned is None else f"programme {self.planned[:16]}"
+        programme = "the programme" if self.planned is None else f"programme {self.planned[:16]}"
         if self.kind == "ledger" and self.number is not None:
-            number = f"entry {self.number} of " if self.parts is None else f"{number}{planned} of "
+            number = f"entry {self.number} of " if self.parts is None else f"{number}{programme} of "
         elif self.planned is not None:
-            name = planned
+            name = programme
         return f"{number}{name} with {in_words(self.measure, *self.loss)} in all"
 
     @property
