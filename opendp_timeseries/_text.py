@@ -112,11 +112,8 @@ class Lines:
         what = f"the first line of the file ({name})"
         if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in line:
             raise ValueError(f"{what} must be in UTF-8, and seems to be in UTF-16; save the file as UTF-8")
-        mark = line.startswith(codecs.BOM_UTF8)
-        if mark and self._encoding != "utf-8":
-            remedy = f"and encoding ({self._encoding}) is another; leave out encoding"
-            raise ValueError(f"{what} begins as UTF-8 does, {remedy}")
-        line = line.removeprefix(codecs.BOM_UTF8)
+        if line.startswith(codecs.BOM_UTF8):  # which says more of this file than what is said of all
+            self._encoding, line = "utf-8", line.removeprefix(codecs.BOM_UTF8)
         try:
             return line.decode(self._encoding)
         except UnicodeDecodeError as error:

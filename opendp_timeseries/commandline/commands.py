@@ -9,33 +9,40 @@ from typing import Final
 
 import opendp_timeseries as ts
 from opendp_timeseries._validate import real
+from opendp_timeseries.commandline.forms import likely_times
 from opendp_timeseries.commandline.inputs import (
     amplitudes_of,
     by_flags,
     check_of,
     check_smoothing,
     chosen,
+    delimiter_of,
     grid_of,
     keys_and_groups,
 )
 from opendp_timeseries.commandline.outputs import write_preview
 from opendp_timeseries.commandline.programme import plan_in, take_part
+from opendp_timeseries.commandline.publication import by_words
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.summary import join
 from opendp_timeseries.commandline.verify import read_programme, read_record
 from opendp_timeseries.commandline.waiting import held_back, stage
 from opendp_timeseries.commandline.words import EVERY, TABLES, flag, share, words_of, wrapped
 from opendp_timeseries.counting.check import LogCheck
+from opendp_timeseries.counting.files import CSV_SUFFIXES
 
 #: From this share of the rows on, a likely cause is named.
 _MANY: Final = 0.5
 _ADVICE: Final = (
     "These numbers are exact, and nothing protects them. Use them to find and correct a wrong column, time format, zone"
     " or year. A start, size or cap chosen by them says something about the log, which the guarantee of a release does"
-    " not cover. If the caps leave out too much, you can choose others by public facts, such as opening hours, a survey"
-    " or an earlier release; give no cap on steps, as a private series needs none; spend a part of the budget on a"
-    " private histogram of how often individuals take part (make_participation_histogram, in Python); or publish totals"
-    " that are too low, and say so."
+    " not cover."
+)
+_OF_CAPS: Final = (
+    " If the caps leave out too much, you can choose others by public facts, such as opening hours, a survey or an"
+    " earlier release; give no cap on steps, as a private series needs none; spend a part of the budget on a private"
+    " histogram of how often individuals take part (make_participation_histogram, in Python); or publish totals that"
+    " are too low, and say so."
 )
 
 
@@ -52,7 +59,9 @@ def check(options: argparse.Namespace) -> str:
     _check_public(options, grid)
     with stage(f"Reading {options.file}", quiet=options.quiet):
         found, notes = check_of(options, grid)
-    print(f"{named}{found}", *map(wrapped, (*notes, *_causes(found, options), _ADVICE)), sep="\n\n", file=sys.stderr)
+    advice = _ADVICE + ("" if options.participation_cap is None and options.key_cap is None else _OF_CAPS)
+    said = (by_words(text, options) for text in (*notes, *_causes(found, options), advice))
+    print(f"{named}{found}", *map(wrapped, said), sep="\n\n", file=sys.stderr)
     return ""
 
 
@@ -60,12 +69,15 @@ def _causes(found: LogCheck, options: argparse.Namespace) -> Iterator[str]:
     """Say what is the likely cause where many rows do not count, and how to mend it. Private."""
     column = "give another column than {} ({}), if that is wrong"
     form = "ISO 8601, such as 2024-03-01T08:30" if options.time_format is None else repr(options.time_format)
+    remedy = "give --time-format as they are, such as '%d.%m.%Y %H:%M', or --time-unit for numbers since 1970"
+    if found.unreadable_time > _MANY * found.rows and options.file.suffix.lower() in CSV_SUFFIXES:
+        flags = likely_times(options.file, options.time, delimiter_of(options), options.encoding)
+        remedy = f"give {flags}, in which most seem to be" if flags else remedy
     likely = {
         "identifier": (found.without_identifier, "people are told apart by another column: "),
         "time": (
             found.without_time,
-            f"times are not written as {form}: give --time-format as they are, such as '%d.%m.%Y %H:%M', or --time-unit"
-            " for numbers since 1970; or ",
+            f"times are not written as {form}: {remedy}; or ",
         ),
         "start": (
             found.off_grid,

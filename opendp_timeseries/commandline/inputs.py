@@ -13,6 +13,7 @@ from typing import Any, Final
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries._text import read_text
+from opendp_timeseries.commandline.forms import check_delimiter, usual_delimiter
 from opendp_timeseries.commandline.words import WORDS, check_drawable, flag, is_file_of_keys
 from opendp_timeseries.counting.check import LogCheck
 from opendp_timeseries.counting.engines import engine_of
@@ -149,10 +150,17 @@ def read_log(options: argparse.Namespace, grid: ts.TimeGrid, *, step_cap: int) -
         # Out of the measurement, OpenDP would wrap the message.
         engine_of(log).check_reading(log, reading)
         return log
-    delimiter = ("\t" if suffix == ".tsv" else ",") if options.delimiter is None else options.delimiter
-    how = {"delimiter": delimiter.replace("\\t", "\t"), **chosen(options, "time_format", "time_unit")}
+    delimiter, named = delimiter_of(options), [name for name in columns.values() if name is not None]
+    check_delimiter(options.file, delimiter, named, options.encoding)
+    how = {"delimiter": delimiter, **chosen(options, "time_format", "time_unit")}
     how |= chosen(options, "encoding") if options.encoding else {}
     return read_csv_log(options.file, reading, zone=zone, **how)
+
+
+def delimiter_of(options: argparse.Namespace) -> str:
+    """Return what separates the fields of a log in CSV."""
+    delimiter: str = usual_delimiter(options.file) if options.delimiter is None else options.delimiter
+    return delimiter.replace("\\t", "\t")
 
 
 def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> tuple[LogCheck, Sequence[str]]:

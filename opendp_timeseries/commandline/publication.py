@@ -1,7 +1,6 @@
 """The publication file: all that is public about a release, in TOML, by the words of the flags."""
 
 import argparse
-import codecs
 import difflib
 import re
 import sys
@@ -13,16 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from opendp_timeseries._files import files_together
-from opendp_timeseries._text import likely_encoding, read_text
-from opendp_timeseries.commandline.words import TABLES, WORDS, shown
-from opendp_timeseries.counting.files import CSV_SUFFIXES
+from opendp_timeseries._text import read_text
+from opendp_timeseries.commandline.forms import first_line
+from opendp_timeseries.commandline.words import TABLES, WORDS, shown, wrapped
 
 _HEAD: Final = "All that is public about a release. No word of it may be chosen by looking at the log."
-#: What may separate fields, and bytes of a first line at most.
-_DELIMITERS: Final = (";", "\t", ",", "|")
-_LONGEST: Final = 2**16
-#: How a name of a column begins, and no time or number does.
-_NAME: Final = re.compile(r"[^\W\d]")
 _TABLE_OF: Final = {name: table for table, (_, words) in TABLES.items() for name in words}
 
 
@@ -82,15 +76,23 @@ def located(text: str, options: argparse.Namespace | None) -> str:
     if options is None or options.publication is None or text.startswith(str(options.publication)):
         return text
     lines = options.lines
-
-    def key(match: re.Match[str]) -> str:
-        name = match[1].replace("-", "_")
-        return match[0] if name not in WORDS else f"{name} (line {lines[name]})" if name in lines else name
-
     first = re.match(r"\w*", text)
     at = lines.get({"std": "filter_std", "seasons": "season"}.get(first[0], first[0])) if first else None
     where = f"{options.publication}, line {at}" if at else f"{options.publication}"
-    return f"{where}: {re.sub(r'--([a-z][a-z-]*)', key, text)}"
+    return f"{where}: {by_words(text, options)}"
+
+
+def by_words(text: str, options: argparse.Namespace) -> str:
+    """Return a message with words of a publication file for flags, if there is one, each with its line."""
+    lines = options.lines if options.publication is not None else None
+
+    def word(match: re.Match[str]) -> str:
+        name = match[1].replace("-", "_")
+        if lines is None or name not in WORDS:
+            return match[0]
+        return f"{name} (line {lines[name]})" if name in lines else name
+
+    return re.sub(r"--([a-z][a-z-]*)", word, text)
 
 
 def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
@@ -102,48 +104,45 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
         raise FileExistsError(f"file ({path}) exists already; choose another name, or edit it")
     with files_together([path]) as files:  # or it cannot be written, before anybody answers
         given = {name: value for name in WORDS if (value := getattr(options, name)) is not None}
+        _look(given, quiet=bool(options.quiet))
         if sys.stdin is not None and sys.stdin.isatty():
-            _look(given)
             for name, word in WORDS.items():
                 if word.ask and name not in given and not (name == "end" and "size" in given):
                     _answer(name, given, ask)
                     if name == "file":
                         _look(given)
         files[path].write(_written(given).encode())
-    return (
-        f"Written: {path}. Fill in what it lacks, and run with it, in this order: plan (or, with every, programme, and"
-        " programme --new); check, in private; release."
-    )
+    lacking = [name for name, word in WORDS.items() if word.ask == "must" and name not in given]
+    lacking = [name for name in lacking if not (name == "end" and "size" in given)]
+    order = ["programme", "programme --new"] if "every" in given else ["plan"]
+    said = [
+        f"Written: {path}.",
+        f"Fill in what must be given: {', '.join(lacking)}." if lacking else "",
+        "" if "zone" in given else "It names no zone, so days begin at midnight UTC: name yours if that is another.",
+        f"Run with it, in this order: {', '.join(order)}; check, in private; release.",
+    ]
+    return wrapped(" ".join(filter(None, said)))
 
 
-def _look(given: dict[str, Any]) -> None:
+def _look(given: dict[str, Any], *, quiet: bool = False) -> None:
     """Fill in how a log in CSV is written, as far as its first line shows, which names the columns and is public.
 
     A line with a field that is no name, such as a time, is not shown: without a header, it is the row of somebody.
     """
     path = Path(given.get("file") or "")
-    if path.suffix.lower() not in CSV_SUFFIXES:
+    there = path if path.exists() else next(iter(sorted(path.parent.glob(path.name.replace("{part}", "*")))), path)
+    found = first_line(there, given.get("encoding"))
+    if found is None:
         return
-    found = path if path.exists() else next(iter(sorted(path.parent.glob(path.name.replace("{part}", "*")))), None)
-    if found is None or not found.is_file():
-        return
-    with found.open("rb") as file:
-        line = file.readline(_LONGEST).removeprefix(codecs.BOM_UTF8)
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        given.setdefault("encoding", likely_encoding(line) or "cp1252")
-    text = line.decode(given.get("encoding", "utf-8"), "replace").strip()
-    usual = "\t" if found.suffix.lower() == ".tsv" else ","
-    sign = max((usual, *_DELIMITERS), key=text.count)
-    if sign != usual and sign in text:
-        given.setdefault("delimiter", sign)
-    columns = [name.strip().strip('"') for name in text.split(sign)]
-    named = f"names the columns {', '.join(columns)}"
-    if len({*columns}) < len(columns) or not all(name.isprintable() and _NAME.match(name) for name in columns):
+    for name in ("delimiter", "encoding"):
+        if (value := getattr(found, name)) is not None:
+            given.setdefault(name, value)
+    named = f"names the columns {', '.join(found.columns)}"
+    if not found.is_header:
         named = "must name the columns, and is not shown, as not all in it are names: see that it is not a row"
     how = "".join(f"; {name} is {shown(given[name])}" for name in ("delimiter", "encoding") if name in given)
-    print(f"The first line of {found} {named}{how}.", file=sys.stderr)
+    if not quiet:
+        print(f"The first line of {there} {named}{how}.", file=sys.stderr)
 
 
 def _answer(name: str, given: dict[str, Any], ask: Callable[[str], str]) -> None:

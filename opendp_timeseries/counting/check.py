@@ -58,6 +58,10 @@ class LogCheck:
     """The share of the events on the grid that are in those steps."""
     key_cap: int | None = None
     """The cap on keys that was asked for."""
+    participation_cap: int | None = None
+    """The cap on steps that was asked for; None if everybody counts in all of theirs."""
+    step_cap: int = 1
+    """The cap on events of an individual in a step, or the bound of their values, that was asked for."""
     period: Period | None = None
     """The period that was asked for; individuals are then counted in each period in which they are."""
 
@@ -76,11 +80,16 @@ class LogCheck:
         return f" ({sum(causes.values()) / self.rows:.1%} of all rows): {', '.join(told)}" if told else ""
 
     def __str__(self) -> str:
-        keys = "" if self.key_cap is None else ", on keys at a time"
-        what = "events" if self.no_value is None else "values"
-        caps, apart = f"the caps on steps{keys} and on {what} in a step", []
+        what, apart = "events" if self.no_value is None else "values", []
+        capped = {
+            "steps": self.participation_cap is not None,
+            "keys at a time": self.key_cap is not None,
+            f"{what} in a step": self.step_cap > 1 or self.participation_cap is not None,
+        }
+        on = [name for name, is_asked in capped.items() if is_asked]
+        by = [f"the cap{'s' * (len(on) > 1)} on {' and on '.join(on)}"] if on else []
         if self.gap > 1:
-            caps = f"the gap and {caps}"
+            by = ["the gap", *by]
             apart = [
                 f"{self.steps_within_gap} steps of individuals are less than {self.gap} from one that is counted, with"
                 f" {self.events_within_gap_share:.1%} of the {what} on the grid"
@@ -92,7 +101,9 @@ class LogCheck:
             "of a type that is not known": self.unknown_time,
         }
         within = "" if self.period is None else f", each within {self.period},"
-        taken = "left out" if self.excess == "drop" else "left out, or weighed down,"
+        weighs = self.excess != "drop" and self.participation_cap is not None
+        taken = "left out, or weighed down," if weighs else "left out"
+        lost = f"{taken} by {' and '.join(by)}" if by else "of somebody who counts in the step already"
         lines = [
             "PRIVATE: do not publish",
             f"{self.rows} rows were read",
@@ -103,8 +114,8 @@ class LogCheck:
             *([] if self.no_value is None else [f"{self.no_value} have no value, or one that rounds to 0 or less"]),
             f"{self.individuals} individuals{within} are on the grid",
             *apart,
-            f"{self.individuals_over_cap} of them are in more steps than the participation cap",
-            f"{self.events_lost_share:.1%} of the {what} on the grid are {taken} by {caps}",
+            *([f"{self.individuals_over_cap} of them are in more steps than the participation cap"] * capped["steps"]),
+            f"{self.events_lost_share:.1%} of the {what} on the grid are {lost}",
         ]
         return "\n".join(lines)
 
@@ -212,4 +223,6 @@ def check_log(
         excess=excess,
         gap=reading.gap,
         key_cap=reading.key_cap,
+        participation_cap=participation_cap,
+        step_cap=reading.step_cap,
     )

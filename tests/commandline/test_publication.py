@@ -499,7 +499,7 @@ def test_init_asks_in_a_terminal(tmp_path, capsys, monkeypatch):
         return answer
 
     monkeypatch.setattr(sys, "stdin", type("Terminal", (), {"isatty": lambda self: True})())
-    options = publication.argparse.Namespace(**dict.fromkeys(WORDS), path=tmp_path / "publication.toml")
+    options = publication.argparse.Namespace(**dict.fromkeys([*WORDS, "quiet"]), path=tmp_path / "publication.toml")
     publication.init(options, ask)
     values, lines = publication.read_publication(tmp_path / "publication.toml")
     assert (values["step_cap"], values["epsilon"], values["season"]) == (2, 1.0, [24.0, 168.0])
@@ -1012,3 +1012,55 @@ def test_init_reads_the_first_line_of_a_log_and_knows_zones(tmp_path, monkeypatc
     written = tomllib.loads((tmp_path / "publication.toml").read_text())
     assert (written["log"]["delimiter"], written["log"]["encoding"]) == (";", "cp1252")
     assert written["grid"]["zone"] == "Europe/Berlin"
+    # Without a terminal, it asks for nothing, and knows as much.
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["init", "unasked.toml", *flags]) == 0
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert columns in said
+    assert "Fill in what must be given: identifier, time, start, end, step, epsilon, delta. It names no zone" in said
+    written = tomllib.loads((tmp_path / "unasked.toml").read_text())["log"]
+    assert (written["delimiter"], written["encoding"]) == (";", "cp1252")
+
+
+@pytest.mark.parametrize(
+    ("when", "form"),
+    [
+        ("24.04.2024 08:30", "time_format '%d.%m.%Y %H:%M'"),
+        ("04/24/2024 08:30:00 AM", "time_format '%m/%d/%Y %I:%M:%S %p'"),
+        ("1713940200", "time_unit s"),
+        ("1713940200000", "time_unit ms"),
+        ("nobody knows", ""),
+    ],
+)
+def test_check_names_the_form_of_a_file(tmp_path, capsys, monkeypatch, when, form):
+    """Two months in two encodings, of which one has a mark that says so; and the words that are missing or wrong."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", None)
+    for month, encoding in (("2024-03", "cp1252"), ("2024-04", "utf-8-sig")):
+        rows = "".join(f"{card};{when};Köln\n" for card in range(9))
+        (tmp_path / f"trips-{month}.csv").write_bytes(f"Karte;Zeit;Straße\n{rows}".encode(encoding))
+    flags = "--file trips-{part}.csv --identifier Karte --time Zeit --by Straße --keys Köln --start 2024-03-01"
+    flags += " --end 2024-05-01 --step 1d --every 1mo --ledger trips.ledger --zone Europe/Berlin"
+    assert main(["init", "trips.toml", *flags.split()]) == 0
+    check = ["check", "trips.toml", "--number", "2"]
+    changed_text = (tmp_path / "trips.toml").read_text()
+    (tmp_path / "trips.toml").write_text(changed_text.replace('\ndelimiter = ";"', ""))
+    capsys.readouterr()
+    assert main(check) == 2
+    assert (
+        "delimiter (',') does not separate the columns in the first line of trips-2024-04.csv, which ';' does: give"
+        in (refusal(capsys))
+    )
+    (tmp_path / "trips.toml").write_text(changed_text)
+    assert main(check) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "9 of 9 rows do not count. The likely cause: times are not written as ISO 8601" in said
+    assert (f"give {form}, in which most seem to be" if form else "give time_format as they are") in said
+    if form.startswith("time_format"):
+        named = form.replace(" ", " = ", 1)
+        (tmp_path / "trips.toml").write_text(changed_text.replace("[grid]", f"{named}\n[grid]"))
+        assert main(check) == 0
+        said = capsys.readouterr().err
+        assert "9 rows were read" in said
+        assert "\n9 individuals are on the grid" in said
+        assert "hold bytes" not in said

@@ -198,6 +198,7 @@ def test_what_the_caps_lose():
         rows=0, missing_identifier=0, unknown_identifier=0, missing_time=0, unreadable_time=0, unknown_time=0,
         off_grid=0, unknown_key=None, no_value=None,
         individuals=0, individuals_over_cap=0, events_lost_share=0.0, excess="downweight",
+        participation_cap=1,
     )  # fmt: skip
 
 
