@@ -94,11 +94,9 @@ def test_a_programme_in_rho(tmp_path):
     with pytest.raises(ValueError, match=r"have ρ = 0\.3.* together, which exceeds its budget of ρ = 0\.29"):
         ts.Programme.from_json(document.replace('"rho": 0.3', '"rho": 0.29'))
     ledger = ts.Ledger.create(tmp_path / "people.ledger", programme=programme)
-    for number, chain in enumerate(chains, 1):
+    for chain in chains:
         release = ledger.release(programme.measurement(chain), LOG)
-        assert f"release {number} of 3 in programme {programme.identifier[:16]} of a ledger with 0.3-zCDP" in (
-            release.guarantee()
-        )
+        assert f"in programme {programme.identifier[:16]} with 0.3-zCDP in all" in release.guarantee()
         assert release.stated.loss[0][1] == 0.0
     standing = ledger.verify()
     assert (standing.adaptivity, standing.within) == ("adaptive", True)

@@ -215,9 +215,8 @@ def programme(options: argparse.Namespace) -> str:
         end += [f"Nothing is fixed yet: --new makes {options.ledger}, and then it is."]
     else:
         end += [f"So far: {ledger.guarantee()}."]
-    others = len(found) - sum(plan.size * len(parts_of(one)) for one, plan in zip(every, plans, strict=True))
-    if others:
-        end += [f"The programme holds {others} releases of other publications, too: their files say more."]
+    if len(found) > sum(plan.size * len(parts_of(one)) for one, plan in zip(every, plans, strict=True)):
+        end += ["The programme holds other publications, too: their files say more."]
     return "\n".join([*said, *map(wrapped, end)])
 
 

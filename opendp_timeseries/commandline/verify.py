@@ -61,21 +61,21 @@ def _verified(record: Path, published: Path | None) -> str:
     by_plan = "" if published is None else f" They were planned in {published}."
     return wrapped(
         f"Verified: the parameters in {record} give {guarantees}{of_all}.{by_plan} No record can show that the values"
-        f" came from this mechanism, or that the caps were enforced{unproved}: for that, readers must trust its"
+        f" came from this mechanism, or that everybody was counted as it says{unproved}: for that, readers must trust its"
         " publisher."
     )
 
 
 def _check_place(designs: list[Design], whole: Whole, programme: Programme, record: Path) -> None:
-    """Refuse releases that say of their programme what is not so: its budget, or which part of how many they are.
+    """Refuse releases that say of their programme what is not so: its budget, or which of how many designs theirs is.
 
-    Parts are of one size, a composition of several designs or each design by itself.
+    Those that a ledger paid for have no number there.
     """
-    size, rest = divmod(len(programme), whole.parts or 1)
-    places = range(0, len(programme), size) if whole.number is None else [(whole.number - 1) * size]
     budget = (whole.loss, whole.measure) == (programme.budget.pair, programme.budget.view.measure)
-    there = any(Counter(designs) <= Counter(programme.designs[place : place + size]) for place in places)
-    if not budget or rest or whole.parts is None or not there:
+    there = whole.parts in (None, len(programme))
+    if whole.number is not None:
+        there = whole.parts == len(programme) and {*designs} == {programme.designs[whole.number - 1]}
+    if not budget or not there:
         raise ValueError(f"record ({record}) says that it is {whole}, and that is not so by the programme itself")
 
 

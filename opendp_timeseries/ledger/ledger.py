@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 import secrets
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -212,8 +213,8 @@ class Ledger:
                 self._write(book, self._guard(original, check_lock))
                 output = measurement(data)
                 releases = _check_releases(output, designs)
-                wholes = _wholes_of_entry(book, entry.number, designs)
-                statements = [Statement(view=view, whole=whole) for view, whole in zip(views, wholes, strict=True)]
+                whole = _whole_of_entry(book, entry.number, designs)
+                statements = [Statement(view=view, whole=whole) for view in views]
                 releases = [replace(r, statement=statement) for r, statement in zip(releases, statements, strict=True)]
                 files[self._path].write(book.with_released(entry.number, releases).chain.file())
         return releases if isinstance(output, list) else releases[0]
@@ -319,15 +320,12 @@ class Ledger:
                 )
             for release in recorded:
                 release.verify()
-            wholes = _wholes_of_entry(book, entry.number, entry.designs) if recorded else []
-            self._check_wholes(wholes, digests, entry.number, recorded)
+            self._check_wholes(_whole_of_entry(book, entry.number, entry.designs), digests, entry.number, recorded)
         return book.standing()
 
-    def _check_wholes(
-        self, wholes: Sequence[Whole], digests: set[str], entry: int, releases: Sequence[Release]
-    ) -> None:
+    def _check_wholes(self, right: Whole, digests: set[str], entry: int, releases: Sequence[Release]) -> None:
         """Refuse releases whose statements about this ledger are wrong; those about other wholes are not checked."""
-        for right, whole in zip(wholes, (release.stated.whole for release in releases), strict=True):
+        for whole in (release.stated.whole for release in releases):
             if whole is None or whole.kind != "ledger" or whole.identifier != right.identifier:
                 continue
             # Ledgers of the first draft number all entries alike, planned or not.
@@ -391,7 +389,7 @@ class Ledger:
         if rows:
             lines.append(table(("entry", "state", *DESIGN_COLUMNS), rows))
         if remaining and not designs:
-            lines.append(f"Planned: {len(remaining)} more, from {remaining[0].count.grid.start or 0} on.")
+            lines.append(f"Planned: {len(remaining)} more such lines, from {remaining[0].count.grid.start or 0} on.")
         lines.append(f"So far: {_guarantee(book, standing)}{_condition(book) if book.entries else ''}.")
         if large := large_delta(terms.budget.delta):
             lines.append(large)
@@ -463,31 +461,18 @@ def _flatten(output: object) -> list[object]:
     return [item for part in output for item in _flatten(part)] if isinstance(output, (list, tuple)) else [output]
 
 
-def _wholes_of_entry(book: Book, number: int, designs: tuple[Design, ...]) -> list[Whole]:
-    """Return what each release of an entry belongs to: the programme, if its designs stand there once; else the ledger.
+def _whole_of_entry(book: Book, number: int, designs: tuple[Design, ...]) -> Whole:
+    """Return what an entry belongs to: the programme, if its designs were planned there; else the ledger.
 
-    Parts of a programme that are all of the size of the entry are numbered; of uneven parts, each release is.
+    Parts of a programme have no numbers, which readers would take for those of months: their grids say which they are.
     """
-    terms, size = book.terms, len(designs)
+    terms = book.terms
     budget = terms.budget
-    ledger = Whole(
-        kind="ledger",
-        loss=budget.pair,
-        measure=budget.view.measure,
-        number=number,
-        identifier=terms.identifier,
-        digest=book.chain.digest,
-    )
-    if terms.programme is not None:
-        planned = terms.programme.designs
-        steps = [size, 1] if len(planned) % size == 0 else [1]
-        positions = ([k for k in range(0, len(planned), step) if planned[k : k + size] == designs] for step in steps)
-        step, places = next(((step, at) for step, at in zip(steps, positions, strict=True) if len(at) == 1), (1, []))
-        if places:
-            parts, name = len(planned) // step, terms.programme.identifier
-            numbers = (place // step + 1 for place in range(places[0], places[0] + size))
-            return [replace(ledger, number=number, parts=parts, programme=name) for number in numbers]
-    return [ledger] * size
+    loss, measure = budget.pair, budget.view.measure
+    whole = Whole(kind="ledger", loss=loss, measure=measure, number=number, identifier=terms.identifier)
+    if terms.programme is not None and Counter(designs) <= Counter(terms.programme.designs):
+        whole = replace(whole, number=None, programme=terms.programme.identifier)
+    return replace(whole, digest=book.chain.digest)
 
 
 def _paying_entry(book: Book, designs: tuple[Design, ...]) -> Entry | None:
