@@ -209,7 +209,7 @@ def test_the_unit_is_said_wherever_the_guarantee_is():
     assert WORDS in str(measurement().input_metric)
     caption = ts.plot(ts.interpolate(release)).get_xlabel().replace("\n", " ")
     assert WORDS in caption
-    assert "Counted of each individual within one day (America/New_York): at most 3 steps" in caption
+    assert "Each individual within one day (America/New_York) counts in at most 3 steps" in caption
     assert WORDS in ts.plot(ts.interpolate(release), guarantee=(1.0, 1e-6)).get_xlabel().replace("\n", " ")
     assert "individual within one day" in ts.interpolate(release).release.guarantee()
     assert (

@@ -289,9 +289,9 @@ COMMANDS: Final = {
         _ledger,
     ),
     "summary": Command(
-        "Write one page of all parts of a programme that were released, joined: OUTPUT.html, and with --spreadsheet"
-        " OUTPUT.xlsx. It has totals of each part, a usual week and day, and what may be compared. It reads no log, and"
-        " costs nothing; run it after each part.",
+        "Write one page of all parts of a programme that were released, joined: OUTPUT.html, with OUTPUT.csv,"
+        " OUTPUT.json, and with --spreadsheet OUTPUT.xlsx. It has totals of each part, a usual week and day, what may"
+        " be compared and what was revised. It reads no log, and costs nothing; run it after each part.",
         _LOG,
         _complete,
     ),

@@ -38,6 +38,7 @@ def data_package(
     about: str,
     level: float,
     decimal: str,
+    encodings: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the description of a data package.
 
@@ -46,6 +47,7 @@ def data_package(
     :param about: sentences for whoever finds it.
     :param level: the probability with which intervals hold.
     :param decimal: the decimal mark of tables, which are separated by semicolons where it is a comma.
+    :param encodings: of tables, in the words of Python.
     """
     resources = []
     for end, name in _NAMES.items():
@@ -54,7 +56,7 @@ def data_package(
         found: dict[str, Any] = {"name": name, "path": files[end].name, "format": files[end].suffix[1:]}
         if end in headers:
             fields = [_field(column, level, decimal) for column in headers[end]]
-            found |= {"profile": "tabular-data-resource", "mediatype": "text/csv", "encoding": "utf-8"}
+            found |= {"profile": "tabular-data-resource", "mediatype": "text/csv", "encoding": encodings[end]}
             found |= {"dialect": {"delimiter": ";" if decimal == "," else ","}}
             found |= {"schema": {"fields": fields, "missingValues": [""]}}
         resources.append(found)

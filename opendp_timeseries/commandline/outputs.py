@@ -26,12 +26,13 @@ from opendp_timeseries.commandline.waiting import say
 from opendp_timeseries.grid import PERIODS
 from opendp_timeseries.reconstruction.captions import draws_noisy
 from opendp_timeseries.reconstruction.contents import Contents, contents_of, instants_as_text, offsets_as_text
-from opendp_timeseries.reconstruction.digits import digits_for
+from opendp_timeseries.reconstruction.digits import digits_for, digits_of
 from opendp_timeseries.reconstruction.everybody import last_tier
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.page import page_of
 from opendp_timeseries.reconstruction.plot import BLUE, RANGE, fonts_for, style_axes, wrapped
-from opendp_timeseries.reconstruction.spreadsheet import csv_of, workbook_of
+from opendp_timeseries.reconstruction.smooth import series_of
+from opendp_timeseries.reconstruction.spreadsheet import csv_of, encoding_of, workbook_of
 from opendp_timeseries.reconstruction.svg import drawing
 
 _COLUMNS: Final = ("step_start", "private_count", "low", "high", "kept")
@@ -193,7 +194,7 @@ def reconstructed(
     how: dict[str, Any] = {"seasons": options.season, "holidays": options.holidays or (), "ahead": options.ahead}
     how["progress"] = False if options.quiet else None
     try:
-        series = _smoothed(counts, how)
+        series = series_of(counts, **how)
     except Exception as error:  # whatever it is, the release must not be lost for it
         _say_instead(error, "The smoother", "the series are interpolated, with wider intervals")
         series = [ts.interpolate(release) for release in counts]
@@ -203,16 +204,11 @@ def reconstructed(
             _say_instead(error, "Reconciliation", "series and totals do not add up")
     means = None
     try:
-        means = ts.means(series[0], _smoothed(numbers, how)[0]) if numbers else None
+        means = ts.means(series[0], series_of(numbers, **how)[0]) if numbers else None
     except Exception as error:
         _say_instead(error, "The smoother of numbers", "there are no means")
     of_people = tuple(map(_series_of_individuals, people))
     return Made((*counts, *numbers, *people), series[0], tuple(series[:0:-1]), of_people, means)
-
-
-def _smoothed(releases: Sequence[ts.Release], how: dict[str, Any]) -> list[ts.Series]:
-    alone = len(releases) == 1 and releases[0].design.count.reading.grouping is None
-    return [ts.smooth(releases[0], **how)] if alone else list(ts.smooth(releases, **how))
 
 
 def _series_of_individuals(release: ts.Release) -> ts.Series:
@@ -281,6 +277,11 @@ def _described(made: Made, options: argparse.Namespace) -> str:
         about=" ".join([*content.first, *content.protected, *content.near, content.cite]),
         level=content.level,
         decimal=options.decimal,
+        encodings={
+            ".csv": encoding_of(_keys_of(*made.totals, made.series)),
+            "-means.csv": encoding_of(_keys_of(made.series)),
+            "-people.csv": encoding_of(_keys_of(*made.people)),
+        },
     )
     return json.dumps(found, ensure_ascii=False)
 
@@ -306,6 +307,7 @@ def told(made: Made, options: argparse.Namespace, guarantee: str | None = None) 
         "guarantee": f"Guarantee: {made.together.guarantee() if guarantee is None else guarantee}",
         "people": made.people,
         "decimal": options.decimal,
+        "files": {suffix[1:]: f"{options.output.name}{suffix}" for suffix in (".csv", ".json")},
     }
 
 
@@ -316,6 +318,7 @@ def means_of(made: Made, options: argparse.Namespace, **change: Any) -> Contents
         problem = "Means could not be made of these sums and their numbers, which are both in the record."
         return contents_of(made.series, **about, notes=[problem])
     about |= {"beside": (), "people": (), "unit": options.value}
+    about["files"] = about["files"] | {"csv": f"{options.output.name}-means.csv"}
     about["title"] = f"{options.title or 'Private series'}: means of {options.value}"
     return contents_of(made.means, **about)
 
@@ -352,8 +355,12 @@ def _individuals(made: Made, decimal: str) -> bytes:
         for series in made.people
         for key, *numbers in zip(_keys(series), series.values, *series.interval(_CONFIDENCE), strict=True)
     ]
-    widths = [np.array([high - low for _, _, low, high, _ in rows])]
-    return csv_of(_OF_PEOPLE, rows, digits_for(*widths), decimal).encode()
+    return csv_of(_OF_PEOPLE, rows, digits_of(row[1:4] for row in rows), decimal).encode()
+
+
+def _keys_of(*series: ts.Series) -> list[str]:
+    """Return the texts in tables of series."""
+    return [key for one in series for key in _keys(one)]
 
 
 def _keys(series: ts.Series) -> tuple[str, ...]:
@@ -392,7 +399,7 @@ def _figure(kind: str, made: Made, unit: str, title: str | None) -> bytes:
     own |= {"agg.path.chunksize": 10_000, "font.family": _lettering(made, unit, title)[0]}
     with matplotlib.rc_context(own), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the command says so
-        figure = _panel(made, unit) if made.series.parts else _one(made.series, unit)
+        figure = _panel(made, unit) if made.series.parts else _one(made, unit)
         said = wrapped(title or f"Private series of {unit}", _TITLE)
         figure.set_figheight(figure.get_figheight() + _LINE * said.count("\n"))
         figure.suptitle(said, x=0.01, ha="left", parse_math=False)
@@ -415,21 +422,28 @@ def _panel(made: Made, unit: str) -> Any:
     return next(iter(axes.values())).figure
 
 
-def _one(series: ts.Series, unit: str) -> Any:
+def _one(made: Made, unit: str) -> Any:
     """Draw a long series by the means of longer steps, and enlarge some of it."""
     from matplotlib import pyplot
 
+    series = made.series
     whole = drawing(series, series.release.design.count.grid, _CONFIDENCE)
     is_long = bool(whole.longer)
     how: dict[str, Any] = {"squeeze": False, "layout": "constrained", "height_ratios": (2, 3)[-1 - is_long :]}
     figure, all_axes = pyplot.subplots(1 + is_long, figsize=(9.0, 6.8 if is_long else 4.2), **how)
     *above, axes = all_axes[:, 0]
-    ts.plot(series, axes=axes, unit=unit, confidence_level=_CONFIDENCE)
+    guarantee = f"Guarantee: {made.together.guarantee()}"
+    ts.plot(series, axes=axes, unit=unit, confidence_level=_CONFIDENCE, guarantee=guarantee)
     for top in above:  # a line of thousands of steps would be a slab
         at, middle = whole.grid.edges(), len(whole.values) // 2
-        top.fill_between(at[:-1], whole.least, whole.most, color=RANGE, linewidth=0)
+        for end in (whole.least, whole.most):
+            top.plot(at[:-1], end, color=RANGE, linewidth=1, linestyle=":")
         top.plot(at[:-1], whole.values, color=BLUE, linewidth=1.2)
-        top.set_title(f"All of it: means of {whole.longer}, and the range within them", loc="left", fontsize="medium")
+        top.set_title(
+            f"All of it: means of {whole.longer}; dotted, the lowest and highest step in each",
+            loc="left",
+            fontsize="medium",
+        )
         style_axes(top, whole.grid)
         ends = slice(middle - _ENLARGED // 2, middle + _ENLARGED // 2 + 1, _ENLARGED)
         axes.set_xlim(*at[ends])

@@ -18,13 +18,15 @@ from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.commandline.arguments import parse
-from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, chosen, grid_of
+from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, chosen, grid_of, keys_and_groups
 from opendp_timeseries.commandline.outputs import reconstructed, told, write_preview
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import stage
 from opendp_timeseries.commandline.words import wrapped
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.ledger.book import Entry
+from opendp_timeseries.planning.errors import ExpectedError
 from opendp_timeseries.planning.preview import made_up_rates, made_up_releases
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
@@ -106,11 +108,14 @@ class Plan(NamedTuple):
         start = self.first + (part.number - 1) * self.size
         return self.programme.designs[start : start + self.size]
 
-    def state(self, part: Part) -> str:
-        """Return how far a part is."""
+    def states(self, parts: Sequence[Part]) -> list[str]:
+        """Return how far each part is."""
         entries = {entry.designs: entry for entry in (self.ledger.entries if self.ledger else ())}
-        entry = entries.get(self.designs(part))
-        return "planned" if entry is None else "released" if entry.released else "unfinished"
+
+        def state(entry: Entry | None) -> str:
+            return "planned" if entry is None else "released" if entry.released else "unfinished"
+
+        return [state(entries.get(self.designs(part))) for part in parts]
 
 
 def plan_in(ledger: ts.Ledger, options: argparse.Namespace) -> Plan:
@@ -156,7 +161,8 @@ def take_part(options: argparse.Namespace, plan: Plan | None) -> Part:
     if options.number is not None:
         part = _numbered(parts, options.number)
     else:
-        left = [part for part in parts if plan is None or plan.state(part) != "released"]
+        states = ["planned"] * len(parts) if plan is None else plan.states(parts)
+        left = [part for part, state in zip(parts, states, strict=True) if state != "released"]
         if not left:
             raise ValueError(f"all {len(parts)} parts of the programme are released; start another, with its ledger")
         part = left[0]
@@ -229,11 +235,9 @@ def _preview(options: argparse.Namespace, plan: Plan) -> None:
         grid, **chosen(options, "level", "deviation", "time_scale"), season_amplitudes=amplitudes_of(options, grid)
     )
     with stage("Drawing the page", quiet=options.quiet):
-        made_up = made_up_releases(plan.designs(part), rates)
-        made = reconstructed(*Request.of(cut, grid).parted(made_up), options)
-        budget = f"(ε = {options.epsilon:g}, δ = {options.delta:g})"
-        said = f"part {part.number} of {part.of} within {budget}-differential privacy for {plan.programme.unit}, in all"
-        content = contents_of(made.series, made_up=True, **told(made, options, said))
+        releases = made_up_releases(plan.designs(part), rates, plan.programme.budget.view, plan.programme.whole)
+        made = reconstructed(*Request.of(cut, grid).parted(releases), options)
+        content = contents_of(made.series, made_up=True, **told(made, options))
         write_preview(options.preview, page_of(content))
 
 
@@ -264,7 +268,7 @@ def _check_outputs(every: Sequence[argparse.Namespace]) -> None:
 def _table(options: argparse.Namespace, plan: Plan, errors: list[dict[str, float]]) -> list[str]:
     """Return the parts of a publication, and what there is to say about them."""
     parts, found = parts_of(options), plan.programme
-    states = [plan.state(part) for part in parts]
+    states = plan.states(parts)
     in_all = options.participation_cap is not None and (options.total or options.groups)  # else within the count
     asked = {"totals": in_all, "numbers": options.mean, "people": options.people}
     asked["people by key"] = options.people_by_key or options.people_cap
@@ -308,7 +312,19 @@ def _errors(options: argparse.Namespace, plan: Plan) -> list[dict[str, float]]:
         found = replace(plan.programme, designs=firsts).expected_errors(**known)
     except (TypeError, ValueError) as error:
         raise ValueError(by_flags(str(error), refused=True)) from None
-    return [{"series": error.smoothed, **dict(error.totals[:1])} for error in found]
+    return [{"series": error.smoothed, **_totals(options, error)} for error in found]
+
+
+def _totals(options: argparse.Namespace, error: ExpectedError) -> dict[str, float]:
+    """Return the errors of totals: that of all keys, and the largest of each column of groups."""
+    errors, names = dict(error.totals), [*filter(None, [options.total]), *(options.groups or ())]
+    found, level = {}, keys_and_groups(options)[1]
+    for name in names:
+        assert isinstance(level, dict)
+        found[name] = max((errors[group] for group in level if group in errors), default=None)
+        below = [members for members in level.values() if isinstance(members, dict)]
+        level = {group: members for each in below for group, members in each.items()}
+    return {name: error for name, error in found.items() if error is not None}
 
 
 def _planned(every: list[argparse.Namespace]) -> ts.Programme:

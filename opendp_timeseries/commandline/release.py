@@ -40,7 +40,7 @@ def release(options: argparse.Namespace) -> str:
     ledger = None if options.ledger is None else ts.Ledger(options.ledger)
     plan = plan_in(ledger, options) if options.every and ledger is not None else None
     part = None if plan is None else take_part(options, plan)
-    if plan is not None and part is not None and not options.resume and plan.state(part) == "released":
+    if plan is not None and part is not None and not options.resume and plan.states([part]) == ["released"]:
         raise ValueError(
             f"number ({part.number}) is released already; --resume writes those of its files that are missing, free"
         )

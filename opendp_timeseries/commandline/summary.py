@@ -8,25 +8,25 @@ from typing import Any
 import opendp_timeseries as ts
 from opendp_timeseries._files import files_together
 from opendp_timeseries.commandline.inputs import grid_of
-from opendp_timeseries.commandline.outputs import check_ours, means_of, reconstructed, told, unit_of
+from opendp_timeseries.commandline.outputs import Made, check_ours, document, means_of, reconstructed, told, unit_of
 from opendp_timeseries.commandline.programme import parts_of, plan_in
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import stage
 from opendp_timeseries.commandline.words import wrapped
-from opendp_timeseries.reconstruction.contents import contents_of, suitable_step
+from opendp_timeseries.reconstruction.contents import Contents, contents_of, suitable_step
 from opendp_timeseries.reconstruction.page import page_of
 from opendp_timeseries.reconstruction.runs import series_by_kind
 from opendp_timeseries.reconstruction.spreadsheet import workbook_of
 
 
 def summary(options: argparse.Namespace) -> str:
-    """Write the page, and the workbook if one is asked for, of all parts that were released, joined.
+    """Write the table, record and page, and the workbook if one is asked for, of all parts that were released, joined.
 
     :raises ValueError: if none was released, or a file of somebody else is in the place of one.
     """
     ledger = ts.Ledger(options.ledger)
     plan, parts = plan_in(ledger, options), parts_of(options)
-    states = [plan.state(part) for part in parts]
+    states = plan.states(parts)
     if "released" not in states:
         raise ValueError(f"ledger ({options.ledger}) has no part that was released: run 'release' first")
     start = states.index("released")
@@ -34,8 +34,8 @@ def summary(options: argparse.Namespace) -> str:
         part
         for part, _ in takewhile(lambda pair: pair[1] == "released", zip(parts[start:], states[start:], strict=True))
     ]
-    suffixes = [".html", *([".xlsx"] if options.spreadsheet else [])]
-    suffixes += [f"-means{suffix}" for suffix in suffixes if options.mean]
+    suffixes = [".csv", ".html", *([".xlsx"] if options.spreadsheet else [])]
+    suffixes = [".json", *suffixes, *(f"-means{suffix}" for suffix in suffixes if options.mean)]
     places = {suffix: options.output.with_name(options.output.name + suffix) for suffix in suffixes}
     for suffix, place in places.items():
         check_ours(place, suffix)
@@ -57,7 +57,8 @@ def summary(options: argparse.Namespace) -> str:
         if one.keys is None
     }
     every = [one for of_part in releases for one in of_part]
-    about = told(made, options, ledger.guarantee()) | {
+    guarantee = f"{ledger.guarantee()}, of all that was released so far; {every[0].stated.whole}"
+    about = told(made, options, guarantee) | {
         "people": people,
         "totals": options.every,
         "profiles": True,
@@ -74,16 +75,26 @@ def summary(options: argparse.Namespace) -> str:
         contents |= {suffix: of_means for suffix in suffixes if suffix.startswith("-means")}
     with files_together(places.values(), replace=True) as files:
         for suffix, place in places.items():
-            made_of = contents[suffix]
-            files[place].write(page_of(made_of).encode() if suffix.endswith(".html") else workbook_of(made_of))
+            files[place].write(_file(suffix, made, contents[suffix], options))
     after = [part.name for part, state in zip(parts, states, strict=True) if state == "released" and part not in chosen]
     left = f" It ends before {after[0]}, as a part before that is not released." if after else ""
-    said = (
-        f"{len(chosen)} of {len(parts)} parts, {chosen[0].name} to {chosen[-1].name}, joined at no further cost.{left}"
-    )
-    return "\n".join(
-        [wrapped(said), *map(wrapped, content.compared), f"Written: {', '.join(map(str, places.values()))}"]
-    )
+    said = [
+        f"{len(chosen)} of {len(parts)} parts, {chosen[0].name} to {chosen[-1].name}, joined at no further cost.{left}",
+        f"Guarantee: {guarantee}.",
+        " ".join([*content.sums, *content.of_people]),
+        *content.compared,
+        *content.revised,
+    ]
+    return "\n".join([*map(wrapped, said), f"Written: {', '.join(map(str, places.values()))}"])
+
+
+def _file(suffix: str, made: Made, content: Contents, options: argparse.Namespace) -> bytes:
+    """Return the content of a file."""
+    if suffix.endswith(".csv"):
+        return document(suffix, made, options)
+    if suffix.endswith(".json"):
+        return f"{content.records}\n".encode()
+    return page_of(content).encode() if suffix.endswith(".html") else workbook_of(content)
 
 
 def join(ledger: ts.Ledger, options: argparse.Namespace) -> list[Path]:

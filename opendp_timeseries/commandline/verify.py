@@ -61,8 +61,8 @@ def _verified(record: Path, published: Path | None) -> str:
     by_plan = "" if published is None else f" They were planned in {published}."
     return wrapped(
         f"Verified: the parameters in {record} give {guarantees}{of_all}.{by_plan} No record can show that the values"
-        f" came from this mechanism, or that everybody was counted as it says{unproved}: for that, readers must trust its"
-        " publisher."
+        f" came from this mechanism, or that everybody was counted as it says{unproved}: for that, readers must trust"
+        " its publisher."
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
+from os import PathLike
 from typing import Any, Final, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
@@ -158,6 +160,12 @@ class Programme:
         return hashlib.sha256(self.to_json().encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     @property
+    def whole(self) -> Whole:
+        """The whole of which each release is a part."""
+        view, pair = self.budget.view, self.budget.pair
+        return Whole(kind="programme", loss=pair, measure=view.measure, identifier=self.identifier)
+
+    @property
     def unit(self) -> Unit:
         """The unit of privacy: the change that is a distance of 1 between two logs."""
         return self.designs[0].unit
@@ -187,11 +195,10 @@ class Programme:
                 f" {len(numbers)}{place}"
                 + ("; give number=, one of " + ", ".join(map(str, numbers)) if numbers else "")
             )
-        view, position = self.budget.view, numbers[0] if len(numbers) == 1 else None
-        whole = Whole(kind="programme", loss=self.budget.pair, measure=view.measure, number=position, parts=len(self))
-        whole = replace(whole, identifier=self.identifier)
+        position = numbers[0] if len(numbers) == 1 else None
+        whole = replace(self.whole, number=position, parts=len(self))
         domain, metric = chain.output_space
-        return chain >> make_part(domain, metric, self.designs[numbers[0] - 1], view, whole)
+        return chain >> make_part(domain, metric, self.designs[numbers[0] - 1], self.budget.view, whole)
 
     def expected_errors(self, **assumed: Unpack[SignalDescription]) -> tuple[ExpectedError, ...]:
         """Return the expected errors of each release, as :func:`~opendp_timeseries.plan` does, without private data.
@@ -235,6 +242,35 @@ class Programme:
             return sampled(size, kernels, design.sampling, scale)
 
         return tuple(map(error, self.designs))
+
+    def preview(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        number: int = 1,
+        level: float | None = None,
+        season_amplitudes: Mapping[float, float] | None = None,
+        deviation: float | None = None,
+        time_scale: float | None = None,
+        proxy: ArrayLike | None = None,
+        **options: Any,
+    ) -> str:
+        """Return the page of a release as it would look, of made-up numbers, and write it where a path is given.
+
+        :param path: of a file, such as ``"page.html"``.
+        :param number: of the release, from 1.
+        :param level: description of the series, as the four others, as for :func:`~opendp_timeseries.plan`.
+        :param options: as of :meth:`.Plan.preview`, which says what the page is.
+        :raises ValueError: without a level or a proxy.
+        """
+        from opendp_timeseries.planning.preview import preview_of  # which takes long
+
+        remedy = "the releases are numbered from 1"
+        number = check.integer("number", number, minimum=1, maximum=len(self), remedy=remedy)
+        names = ("level", "season_amplitudes", "deviation", "time_scale", "proxy")
+        values = (level, season_amplitudes, deviation, time_scale, proxy)
+        described = dict(zip(names, values, strict=True))
+        return preview_of(self.designs[number - 1], self.budget.view, self.whole, described, path, options)
 
     def table(self, **assumed: Unpack[SignalDescription]) -> str:
         """Return the programme as a text table, with :meth:`expected_errors` if a series is described."""

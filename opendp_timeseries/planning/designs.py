@@ -20,6 +20,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.budget import Budget, large_delta
 from opendp_timeseries.accounting.calibrate import calibrate
+from opendp_timeseries.accounting.loss import View
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.counting.progress import tell
 from opendp_timeseries.design.count import Count
@@ -214,8 +215,9 @@ class Plan:
         """
         from opendp_timeseries.planning.preview import preview_of  # which takes long
 
-        guarantee = f"Guarantee: (ε = {self.epsilon:g}, δ = {self.delta:g})-differential privacy"
-        return preview_of(self.design, guarantee, self.signal.described, path, options)
+        return preview_of(
+            self.design, View.of(self.delta, concentrated=False), None, self.signal.described, path, options
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Return the plan in plain numbers and text, for JSON."""

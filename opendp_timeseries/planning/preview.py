@@ -6,6 +6,7 @@ so intervals are as wide as they will be, if the description is right.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -14,9 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import write_file
+from opendp_timeseries.accounting.loss import View
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.tables import log_in_utc
-from opendp_timeseries.design.design import Design
+from opendp_timeseries.design.design import Design, noise_exponent
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.grid import TimeGrid
@@ -24,8 +26,9 @@ from opendp_timeseries.planning.errors import draw_steps
 from opendp_timeseries.reconstruction.contents import contents_of
 from opendp_timeseries.reconstruction.page import page_of
 from opendp_timeseries.reconstruction.profiles import weekdays
-from opendp_timeseries.reconstruction.smooth import smooth
+from opendp_timeseries.reconstruction.smooth import series_of
 from opendp_timeseries.release.release import Release
+from opendp_timeseries.release.statement import Statement, Whole
 
 #: The numbers are the same for the same plan.
 _SEED: Final = 20240229
@@ -95,12 +98,15 @@ def made_up_log(design: Design, rates: NDArray[np.float64], rng: np.random.Gener
     return log_in_utc(log)
 
 
-def made_up_releases(designs: Sequence[Design], rates: NDArray[np.float64]) -> list[Release]:
-    """Return what designs would release together, of a log that is made up."""
+def made_up_releases(
+    designs: Sequence[Design], rates: NDArray[np.float64], view: View, whole: Whole | None = None
+) -> list[Release]:
+    """Return what designs would release together, of a log that is made up, with what they would state."""
     rng = np.random.default_rng(_SEED)
     log = made_up_log(designs[0], rates, rng)
     keys = {count: rng.bytes(16) for count in dict.fromkeys(design.count for design in designs)}
-    return [_released(design, log, keys[design.count], rng) for design in designs]
+    releases = [_released(design, log, keys[design.count], rng) for design in designs]
+    return [replace(one, statement=Statement(view=view, whole=whole)) for one in releases]
 
 
 def _released(design: Design, log: Any, key: bytes, rng: np.random.Generator) -> Release:
@@ -119,16 +125,18 @@ def _released(design: Design, log: Any, key: bytes, rng: np.random.Generator) ->
     steps = draw_steps(rng, design.signal.size, design.sampling) if design.sampling.probability < 1 else None
     steps = np.arange(design.signal.size) if steps is None else steps
     values = values[steps] + rng.normal(0.0, design.scale, len(steps))
+    exponent = noise_exponent(design.scale, design.known_signal.resolution_bits)  # of the grid on which noise is
+    values = np.ldexp(np.rint(np.ldexp(values, -exponent)), exponent)
     return Release(steps=steps, values=values, design=design, invocation=key.hex())
 
 
-def preview_of(design: Design, guarantee: str, described: Mapping[str, Any], path: Any, options: dict[str, Any]) -> str:
+def preview_of(
+    design: Design, view: View, whole: Whole | None, described: Mapping[str, Any], path: Any, options: dict[str, Any]
+) -> str:
     """Return the page of a design, of made-up numbers; see :meth:`.Plan.preview`."""
-    (release,) = made_up_releases([design], made_up_rates(design.count.grid, **described))
+    releases = made_up_releases([design], made_up_rates(design.count.grid, **described), view, whole)
     seasons = list(described.get("season_amplitudes") or ()) or None
-    alone = design.count.reading.grouping is None
-    first, *totals = [smooth(release, seasons=seasons)] if alone else smooth([release], seasons=seasons)
-    content = contents_of(first, beside=totals[::-1], made_up=True, guarantee=guarantee, **options)
-    page = page_of(content)
+    first, *totals = series_of(releases, seasons=seasons)
+    page = page_of(contents_of(first, beside=totals[::-1], made_up=True, **options))
     write_file(path, page.encode())
     return page

@@ -78,25 +78,26 @@ def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
     grids = _grids(series)
     if _is_longer(series):
         count = _count(series.release, series) or count
-        where += f" in each of {len(grids)} releases" if len(grids) > 1 else ""
+        where += f" of each of {len(grids)} parts" if len(grids) > 1 else ""
     reading = count.reading
     often = "once" if reading.step_cap == 1 else f"at most {reading.step_cap} times"
     if reading.is_sum:
         often = f"at most {reading.step_cap} of {reading.log.value!r}"
     apart = "" if reading.gap == 1 else f", at least {reading.gap} steps apart"
     few = "" if reading.key_cap is None else f", in at most {reading.key_cap} at a time"
-    each = "each individual" if count.unit.period is None else f"each individual within {count.unit.period}"
+    each = "Each individual" if count.unit.period is None else f"Each individual within {count.unit.period}"
     level = "; the level is that of a total, with its own cap" if series.levelled else ""
     if reading.is_once:
-        at_all = "once" if count.panel is None else f"{count.words()}, once at each"
-        return f"Counted of {each}: {at_all}{'' if count.is_full else '; numbers are too low by the others'}"
+        words = count.words()
+        at_all = "" if count.panel is None else f" at {words}" if words.startswith("every") else f" at each of {words}"
+        return f"{each} counts once{at_all}{'' if count.is_full else '; numbers are too low by the others'}"
     if count.is_full:
-        return f"Counted of {each}: every step{where}, once in each{level}"
-    caps = f"{each}: {count.words()}{where}{few}, {often} in each{apart}"
+        return f"{each} counts in every step{where}, once in each{level}"
+    caps = f"{each} counts in {count.words()}{where}{few}, {often} in each{apart}"
     if reading.is_assumed:
-        return f"Assumed of {caps}"
+        return f"Assumed: {caps[0].lower()}{caps[1:]}"
     summed = "means" if series.is_mean else "totals"
-    return f"Counted of {caps}{level or f'; {summed} are too low by the rest'}"
+    return f"{caps}{level or f'; {summed} are too low by the rest'}"
 
 
 def _grids(series: AnySeries) -> set[TimeGrid | None]:
@@ -124,7 +125,7 @@ def _grid(release: Release) -> TimeGrid | None:
 def made_from(release: Release, part: AnySeries) -> str:
     """Return from which noisy values a series was made, and how large their noise is."""
     grids = len(_grids(part))
-    adjacent = f" of {grids} releases on adjacent grids, smoothed together" if grids > 1 else ""
+    adjacent = f" of {grids} parts that follow each other, smoothed together" if grids > 1 else ""
     if part.is_mean:
         return f"noisy sums and numbers{adjacent}"
     if tiers := tiers_of(part):
@@ -153,8 +154,8 @@ def events_in_words(noise: float) -> str:
     """
     single, three = (grouped(least_seen(noise, steps)) for steps in (1, 3))
     return (
-        f"An event at one key is seen from about {single} on in one step, or {three} in each of three; the noise may"
-        " hide what is smaller."
+        f"An event at one key is seen if about {single} more come in one step, or {three} more in each of three steps."
+        " The noise may hide a smaller one."
     )
 
 

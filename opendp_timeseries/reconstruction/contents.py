@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import captions, frames
-from opendp_timeseries.reconstruction.digits import digits_for, grouped, rounded
+from opendp_timeseries.reconstruction.digits import digits_for, digits_of, grouped, rounded
 from opendp_timeseries.reconstruction.everybody import noise_of_few
 from opendp_timeseries.reconstruction.frames import AnySeries
 from opendp_timeseries.reconstruction.hierarchy import is_joint
@@ -30,7 +30,7 @@ _TOTALS: Final = (("1y", 1827), ("1mo", 45), ("1d", 2), ("1mo", 28))
 _NAMED: Final = 8
 _MADE_UP: Final = (
     "No number here is of any data: all of it is made up from what is publicly known, to show what such a page looks"
-    " like, and how wide its intervals are."
+    " like, and how wide its intervals are. The noise is as large as it will be, so a small series may come out as 0."
 )
 #: Bytes of a name of files.
 _LONGEST: Final = 100
@@ -50,8 +50,11 @@ class Contents:
     series: dict[str, AnySeries]  # by name: those beside the series, then the series itself
     groups: list[list[str]]  # names of those that belong together
     totals: dict[str, Totals]  # of each series, by the same names; empty for none
+    in_all: dict[str, tuple[float, float]]  # sums of all steps, without forecasts, ± so much
+    sums: list[str]  # sentences on what adds up
     protected: list[str]  # sentences on what is protected
     near: list[str]  # sentences on how far the numbers are from the truth
+    revised: list[str]  # sentences on what changed since an earlier publication
     cite: str
     records: str | None  # the releases as one JSON document, which a reader can verify; None if they state nothing
     decimal: str  # the decimal mark of tables in CSV
@@ -63,6 +66,7 @@ class Contents:
     before: dict[str, tuple[float, float]]  # how much more each period has than a year before, ± so much
     compared: list[str]  # sentences on what may be compared
     made_up: bool  # whether all numbers are made up, to show what they will look like
+    files: Mapping[str, str]  # names of files beside a page, by "csv" and "json", if there are any
 
     @property
     def over(self) -> str:
@@ -88,6 +92,7 @@ def contents_of(
     people: Sequence[AnySeries] | Mapping[str, AnySeries] = (),
     made_up: bool = False,
     profiles: bool = False,
+    files: Mapping[str, str] | None = None,
 ) -> Contents:
     """Put together what is published; see :meth:`.Series.to_html`."""
     check.real("confidence_level", confidence_level, above=0.0, below=1.0)
@@ -129,17 +134,21 @@ def contents_of(
         series=by_name,
         groups=groups,
         totals=sums,
+        in_all={name: _in_all(one, confidence_level) for name, one in by_name.items() if sums and not series.is_mean},
+        sums=_sums(by_name, groups),
         profiles=usual,
         before=before,
         compared=_compared(first, usual, next(iter(sums.values()), None), confidence_level),
         protected=[*_protected(series, words), *notes],
-        near=[*_near(by_name, groups, [one.release for one in every], unit, confidence_level), *revised],
+        near=_near(by_name, groups, [one.release for one in every], unit, confidence_level),
+        revised=revised,
         cite=_citation(title, words, steps, series.ahead) if cite is None else cite,
         records=_records(releases) if records is None and not made_up else records,
         decimal=decimal,
         name=name,
         first=[_MADE_UP] if made_up else _first(series, words, confidence_level),
         made_up=made_up,
+        files=files or {},
         people=_individuals(of_people, confidence_level),
         of_people=list(dict.fromkeys(_of_individuals(one, several=bool(of)) for of, one in of_people)),
     )
@@ -161,14 +170,14 @@ def _first(series: AnySeries, words: str, level: float) -> list[str]:
     """Say in plain words what was done, for whom, and what that means for the numbers."""
     count = series.release.design.signal.count
     who = "any one individual" if count is None or count.unit.period is None else str(count.unit)
-    limits = f" It limits what anybody can learn from them about {who}, as is said in full below." if words else ""
-    said = f"Random noise was added to these numbers.{limits}"
+    limits = f" It limits what anybody can learn from them about {who}. The guarantee stands below, in full."
+    said = f"Random noise was added to these numbers.{limits if words else ''} So no number is exact."
     if series.error_covers not in captions.BANDED:
-        return [said, "So no number is exact."]
+        return [said]
     part = series.parts[0] if series.parts else series
-    what = captions.measured(series.release, part)
-    holds = f"with a probability of {level:.0%}, if the model is right, it holds {what.replace('counts', 'count')}"
-    return [said, f"So no number is exact, but stands with an interval: {holds}."]
+    what = captions.measured(series.release, part).replace("counts", "count")
+    holds = f"with a probability of {level:.0%}, if the model is right"
+    return [said, f"Each number stands with an interval, which holds {what} {holds}."]
 
 
 def _individuals(people: Sequence[tuple[str, AnySeries]], level: float) -> dict[str, tuple[float, float, float]]:
@@ -185,15 +194,15 @@ def _individuals(people: Sequence[tuple[str, AnySeries]], level: float) -> dict[
 def _of_individuals(series: AnySeries, *, several: bool) -> str:
     where = "In all" if series.release.keys is None else "At each key"
     counted = captions.caps_in_words(series, series.release.design.count, "")
-    more = " Whoever comes in several of these times is in each, so they do not add up." if several else ""
-    return f"{where}: {counted[0].lower()}{counted[1:]}.{more}"
+    more = " These numbers do not add up: whoever comes in several of these times is in each." if several else ""
+    return f"{where}, {counted[0].lower()}{counted[1:]}.{more}"
 
 
 def people_in_words(made: Contents) -> list[str]:
     """Say how many individuals there are."""
     if not made.people:
         return []
-    places = digits_for(np.array([high - low for _, low, high in made.people.values()]))
+    places = digits_of(made.people.values())
     rows = [
         f"{name} {grouped(value, places)} ± {grouped((high - low) / 2, places)}"
         for name, (value, low, high) in made.people.items()
@@ -223,9 +232,11 @@ def _protected(series: AnySeries, words: str) -> list[str]:
     release = series.release
     count = release.design.signal.count
     words = words.removeprefix("Guarantee: ").replace("Guarantee of", "the guarantee of")
-    stated = f"{words}." if words else f"no guarantee is stated{_why_not((series.sources or (release,))[0])}."
+    stated = f"No guarantee is stated{_why_not((series.sources or (release,))[0])}."
+    if words:
+        stated = f"It gives {words}." if words.startswith("(") else f"{words[0].upper()}{words[1:]}."
     return [
-        f"Random noise was added to the counts, to hide what any one individual did: {stated}",
+        f"Random noise was added to the counts, to hide what any one individual did. {stated}",
         "Which individuals were counted, and how often each of them, is not recorded."
         if count is None
         else f"{captions.caps_in_words(series, count, ' over all series' if release.keys else '')}.",
@@ -250,7 +261,7 @@ def _near(
         release, more = parts[0].release, f" and {len(group) - 3} more" if len(group) > 3 else ""
         name = "" if len(groups) == 1 else f"{', '.join(group[:3])}{more}: "
         made = f"{name}made by {captions.models_of(parts)}, from {captions.made_from(release, parts[0])}."
-        found.append(made if name else made[0].upper() + made[1:])
+        found.append(made if name else f"Made{made[4:]}")
         ends = [frames.known_interval(part, level) for part in parts]
         low, high = (np.concatenate(rows) for rows in zip(*ends, strict=True))
         low, high = (np.where(np.concatenate([part.is_forecast for part in parts]), np.nan, end) for end in (low, high))
@@ -263,8 +274,8 @@ def _near(
         mean = float(np.mean([part.values.mean() for part in parts]))
         model = ", if the model is right" if parts[0].error_covers in captions.BANDED else ""
         found.append(
-            f"An interval holds {of}{where} with a probability of {level:.0%}, each step on its own{model}: for half of"
-            f" the steps it is at most ±{rounded(float(np.median(half)))} {unit}, where {rounded(mean)} is the average."
+            f"An interval holds {of}{where} with a probability of {level:.0%}, each step on its own{model}. For half of"
+            f" the steps it is at most ±{rounded(float(np.median(half)))} {unit}; the average is {rounded(mean)}."
         )
         found += _hidden(whole, dict(zip(group, parts, strict=True)), level)
         if said := captions.ahead_in_words(parts[0]):
@@ -282,8 +293,8 @@ def _hidden(whole: Release, parts: dict[str, AnySeries], level: float) -> list[s
         more = f" and {len(small) - _NAMED} more" if len(small) > _NAMED else ""
         which = f"{', '.join(small[:_NAMED])}{more}" if len(small) < len(parts) else "All of them"
         found.append(
-            f"Too small to be shown by the step: {which}. The interval is wider than the number itself, and what is"
-            " seen there is mostly the course of the others. Longer steps, and sums of several, show more."
+            f"Too small to be shown by the step: {which}. Its interval is wider than the number itself. What is seen"
+            " there is mostly the course of the others. Longer steps, or sums of several series, show more."
         )
     behind = next(iter(parts.values())).sources or (whole,)
     count = behind[0].design.signal.count
@@ -291,6 +302,22 @@ def _hidden(whole: Release, parts: dict[str, AnySeries], level: float) -> list[s
     if of_keys and count is not None and is_joint(behind) and all("jointly" in part.model for part in parts.values()):
         found.append(captions.events_in_words(noise_of_few(count, behind[0].scale)))
         found.append("A key that was closed for a day is drawn towards the others, and shows more than it had.")
+    return found
+
+
+def _in_all(series: AnySeries, level: float) -> tuple[float, float]:
+    value, half = combined(series, 1.0 - series.is_forecast[None], level)
+    return float(value[0]), float(half[0])
+
+
+def _sums(series: dict[str, AnySeries], groups: list[list[str]]) -> list[str]:
+    """Say what adds up, of series and of steps."""
+    if next(iter(series.values())).is_mean:
+        return ["Means of all that is in these steps, and not of the means above."]
+    found = ["A sum over several steps holds whoever comes in several of them several times."]
+    levels = [np.sum([series[name].values for name in group], axis=0) for group in groups]
+    if len(levels) > 1 and all(np.allclose(one, levels[-1]) for one in levels):
+        found.append("Parts add up to their total, but for rounding.")
     return found
 
 
@@ -322,8 +349,8 @@ def _compared(series: AnySeries, usual: dict[str, Profile], sums: Totals | None,
     said = []
     for title, profile in usual.items():
         half, mean = float(np.median(profile.high - profile.low)) / 2, float(profile.values.mean())
-        known = f"half of its numbers are known within ±{rounded(half)}, where {rounded(mean)} is the average"
-        said.append(f"{title} is a mean over all that is here: {known}.")
+        known = f"Half of its numbers are known within ±{rounded(half)}; the average is {rounded(mean)}"
+        said.append(f"{title} is a mean over all that is here. {known}.")
     complete = np.flatnonzero(sums.complete & ~sums.is_forecast) if sums is not None and usual else np.array([], int)
     pairs = [(b, a) for a, b in itertools.pairwise(complete.tolist()) if b == a + 1]
     if sums is not None and pairs:
@@ -331,16 +358,16 @@ def _compared(series: AnySeries, usual: dict[str, Profile], sums: Totals | None,
             float(np.max(differences(series, sums.starts, pairs, level)[1])),
             float(np.mean(sums.values[complete])),
         )
-        share = f", {_percent(half / mean)} of an average one," if mean > 0 else ""
+        share = f" ({_percent(half / mean)} of an average one)" if mean > 0 else ""
         said.append(
-            f"Totals that follow each other{captions.step_in_words(sums.grid)} and differ by less than"
-            f" {rounded(half)}{share} are not known to differ."
+            f"Two totals{captions.step_in_words(sums.grid)} that follow each other may be equal if they differ by less"
+            f" than {rounded(half)}{share}."
         )
-    total, half_of_all = (float(row[0]) for row in combined(series, 1.0 - series.is_forecast[None], level))
-    share = f", {_percent(half_of_all / total)} of it" if total > 0 else ""
+    total, half_of_all = _in_all(series, level)
+    share = f" ({_percent(half_of_all / total)} of it)" if total > 0 else ""
     said.append(
-        f"The sum of all steps is known within ±{rounded(half_of_all)}{share}. Sums of two publications like this one"
-        f" that differ by less than {rounded(math.sqrt(2) * half_of_all)} are not known to differ."
+        f"The sum of all steps is known within ±{rounded(half_of_all)}{share}. The sums of two publications like this"
+        f" one may be equal if they differ by less than {rounded(math.sqrt(2) * half_of_all)}."
     )
     return said
 
@@ -380,7 +407,7 @@ def _revised(series: AnySeries, earlier: AnySeries, step: str | int, grid: TimeG
         told = ", ".join(name for name, any_of in zip(names, moved.any(axis=0), strict=True) if any_of)
         told += f", by at most {grouped(np.abs(is_now - was).max(), places)} in one series"
     beyond = f"{outside} of {was.size} totals are outside of" if outside else "all of it is within"
-    return [f"Revised by what was released since: {told}; {beyond} the earlier intervals."]
+    return [f"Revised by what was released since: {told}. {beyond[0].upper()}{beyond[1:]} the earlier intervals."]
 
 
 def _citation(title: str, words: str, grid: TimeGrid, ahead: int) -> str:
@@ -408,14 +435,20 @@ def instants_as_text(grid: TimeGrid) -> NDArray[np.str_]:
     local = grid.edges("local")
     exact: Any = next((unit for unit in ("D", "m") if np.all(local == local.astype(f"M8[{unit}]"))), None)
     texts = np.char.replace(np.datetime_as_string(local, unit=exact), "T", " ")
-    if len(np.unique(local)) == len(local):
+    twice = np.flatnonzero(repeated(grid))
+    if not len(twice):
         return texts
-    _, place, number = np.unique(local, return_inverse=True, return_counts=True)
-    twice = np.flatnonzero(number[place] > 1)
     offsets = offsets_as_text((local - grid.edges())[twice])
     found = texts.astype(f"U{texts.dtype.itemsize // 4 + 9}")
     found[twice] = np.char.add(texts[twice], offsets)
     return found
+
+
+def repeated(grid: TimeGrid) -> NDArray[np.bool_]:
+    """Return which edges stand twice on the grid's own clock, as it is set back between them."""
+    local = grid.edges() if grid.is_integer else grid.edges("local")
+    _, place, number = np.unique(local, return_inverse=True, return_counts=True)
+    return np.asarray(number[place] > 1)
 
 
 def offsets_as_text(offsets: NDArray[np.timedelta64]) -> list[str]:

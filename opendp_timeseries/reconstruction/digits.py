@@ -1,6 +1,7 @@
 """Numbers as people read them: as many digits as errors allow, in groups of three that mean the same everywhere."""
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +27,11 @@ def digits_for(*errors: NDArray[np.float64]) -> int:
         return 2
     usual = float(np.median(width))
     return 0 if usual >= 2 else min(1 - math.floor(math.log10(usual)), 6)
+
+
+def digits_of(rows: Iterable[Sequence[float]]) -> int:
+    """Return how many decimals are worth writing of numbers, each with the ends of its interval."""
+    return digits_for(np.array([high - low for _, low, high in rows], dtype=float))
 
 
 def is_uncertain(values: Any, halves: Any) -> Any:

@@ -4,16 +4,14 @@ import base64
 import html
 import io
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from itertools import islice
-from typing import Any, Final
-
-import numpy as np
+from typing import Any, Final, NamedTuple
 
 from opendp_timeseries.reconstruction.captions import step_in_words
 from opendp_timeseries.reconstruction.contents import Contents, ends_as_text, periods_as_text
-from opendp_timeseries.reconstruction.digits import GREY, digits_for, grouped, is_uncertain
+from opendp_timeseries.reconstruction.digits import GREY, digits_for, digits_of, grouped, is_uncertain
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.plot import APART, MOST_SERIES
 from opendp_timeseries.reconstruction.spreadsheet import table_of
@@ -26,6 +24,9 @@ _MOST: Final = 10**6
 _PLAIN: Final = 2**17
 _NUMBERS: Final = 10**6
 _TOTALS: Final = 5000
+#: From so many columns on, a table may be wider than a screen.
+_ACROSS: Final = 4
+_SIDEWAYS: Final = "Where the table is cut off, scroll it sideways."
 #: So many figures of a panel are open.
 _OPEN: Final = 12
 
@@ -34,7 +35,7 @@ def page_of(made: Contents) -> str:
     """Return the page."""
     first, last = ends_as_text(made.grid)
     zone = "" if made.grid.is_integer else f", on the clock of {made.grid.zone or 'UTC'}"
-    about = f"{grouped(made.grid.size)} steps from {first} to {last}{zone}; {made.unit}."
+    about = f"{made.unit[:1].upper()}{made.unit[1:]}. {grouped(made.grid.size)} steps from {first} to {last}{zone}."
     version = software()["opendp_timeseries"]
     style = resources.files(__package__).joinpath("page.css").read_text("utf-8")
     head = (
@@ -52,7 +53,7 @@ def page_of(made: Contents) -> str:
         _usual(made),
         _people(made),
         _section(f"What {a_page}is protected", made.protected),
-        _section(f"How far {a_page}the numbers are from the truth", made.near),
+        _section(f"How far {a_page}the numbers are from the truth", [*made.near, *made.revised]),
         "" if made.made_up else _section("How to cite", [made.cite]),
     ]
     if made.made_up:
@@ -93,12 +94,10 @@ def _figures(made: Contents) -> str:
     marks = {
         "line": f"means of {longer}" if longer else "estimate",
         "band": f"{made.level:.0%} interval",
-        "range": "range of the steps within" if longer else "",
+        "range": "lowest and highest step in each" if longer else "",
         "mark": "a single event" if any(one.events for one in shown.values()) else "",
     }
-    key = "".join(
-        f'<span><i style="background:var(--{it})"></i>{words}</span> ' for it, words in marks.items() if words
-    )
+    key = "".join(f'<span><i class="{it}"></i>{words}</span> ' for it, words in marks.items() if words)
     if any(one.ahead for one in made.series.values()):
         key += '<span><i class="dashed"></i>forecast</span> '
     notes = [
@@ -111,6 +110,36 @@ def _figures(made: Contents) -> str:
     return "".join(found) + f'<p class="key">{key}</p><p class="note">{" ".join(filter(None, notes))}</p>'
 
 
+class _Cell(NamedTuple):
+    """A number with half the width of its interval, and how many decimals are worth writing."""
+
+    value: float
+    half: float
+    places: int
+
+    @property
+    def is_faint(self) -> bool:
+        """Whether it is too uncertain to read."""
+        return bool(is_uncertain(self.value, self.half))
+
+    def written(self, *, signed: bool = False) -> str:
+        """Return the cell of a table."""
+        grey = " class=faint" if self.is_faint else ""
+        within = "" if self.half != self.half else f" <small>± {grouped(self.half, self.places)}</small>"
+        return f"<td{grey}>{'+' if signed and self.value > 0 else ''}{grouped(self.value, self.places)}{within}</td>"
+
+
+def _table(across: Sequence[str], down: Sequence[str], rows: Iterable[Sequence[_Cell]], *, signed: bool = False) -> str:
+    """Return a table with names across and down."""
+    head = "".join(f"<th scope=col>{_text(word)}</th>" for word in ("", *across))
+    lines = "".join(
+        f"<tr><th scope=row>{_text(word)}</th>{''.join(cell.written(signed=signed) for cell in row)}</tr>"
+        for word, row in zip(down, rows, strict=True)
+    )
+    hint = f'<p class="note">{_SIDEWAYS}</p>' if len(across) > _ACROSS else ""
+    return f'{hint}<div class="wide"><table><tr>{head}</tr>{lines}</table></div>'
+
+
 def _totals(made: Contents) -> str:
     if not made.totals:
         return ""
@@ -119,53 +148,42 @@ def _totals(made: Contents) -> str:
     names = list(made.totals)[: max(_TOTALS // len(starts), 1)]
     cells = [_cells(made.totals[name], made.level) for name in names]
     marks = zip(starts, first.complete, first.is_forecast, strict=True)
-    periods = [
-        f"{start}{'' if whole else ' (in part)'}{' (forecast)' if ahead else ''}" for start, whole, ahead in marks
+    down = [f"{start}{'' if whole else ' (in part)'}{' (forecast)' if ahead else ''}" for start, whole, ahead in marks]
+    if len(down) > 1 and made.in_all:
+        down.append("in all")
+        for row, name in zip(cells, names, strict=True):
+            row.append(_Cell(*made.in_all[name], row[0].places))
+    across, rows = (
+        names if len(names) > 1 else ["mean" if made.over == "Means" else "total"],
+        list(zip(*cells, strict=True)),
+    )
+    if len(names) > len(down):
+        across, down, rows = down, names, list(map(tuple, cells))
+    notes = [
+        f"Each number stands with half the width of its {made.level:.0%} interval.",
+        "Where ± is large it may be less: only the most that it can be is known." if first.is_bound else "",
+        f"The first {len(names)} of {len(made.totals)} series are here." if len(names) < len(made.totals) else "",
+        "A forecast is of steps that are still to come, or some of which are." if any(first.is_forecast) else "",
+        f"{GREY}." if any(cell.is_faint for row in cells for cell in row) else "",
     ]
-    across, down = names if len(names) > 1 else ["mean" if made.over == "Means" else "total"], periods
-    rows = list(zip(*cells, strict=True))
-    if len(names) > len(periods):
-        across, down, rows = periods, names, cells  # type: ignore[assignment]
-    most = " Where ± is large it may be less: only the most that it can be is known." if first.is_bound else ""
-    less = f" The first {len(names)} of {len(made.totals)} series are here." if len(names) < len(made.totals) else ""
-    less += " A forecast is of steps that are still to come, or some of which are." if any(first.is_forecast) else ""
-    less += f" {GREY}." if any("<td class" in cell for row in cells for cell in row) else ""
-    over = "Sums over the steps: whoever is counted in several of them is in these several times."
-    over = "Means of all that is in these steps, and not of the means above." if made.over == "Means" else over
-    table = "".join(f"<th scope=col>{_text(word)}</th>" for word in ("", *across))
-    lines = "".join(
-        f"<tr><th scope=row>{_text(word)}</th>{''.join(row)}</tr>" for word, row in zip(down, rows, strict=True)
-    )
     return (
-        f"<h2>{made.over}{step_in_words(first.grid)}</h2>"
-        f'<div class="wide"><table><tr>{table}</tr>{lines}</table></div>'
-        f'<p class="note">{over} Each'
-        f" stands with half the width of its {made.level:.0%} interval.{most}{less}</p>"
+        f"<h2>{made.over}{step_in_words(first.grid)}</h2>{_table(across, down, rows)}"
+        f'<p class="note">{_text(" ".join(filter(None, [*made.sums, *notes])))}</p>'
     )
 
 
-def _cells(totals: Any, level: float) -> list[str]:
+def _cells(totals: Any, level: float) -> list[_Cell]:
     low, high = known_interval(totals, level)
     places = digits_for(high - low)
-    return [_td(*row, places) for row in zip(totals.values, (high - low) / 2, strict=True)]
-
-
-def _td(value: float, half: float, places: int, *, signed: bool = False) -> str:
-    grey = " class=faint" if is_uncertain(value, half) else ""
-    within = "" if half != half else f" <small>± {grouped(half, places)}</small>"
-    return f"<td{grey}>{'+' if signed and value > 0 else ''}{grouped(value, places)}{within}</td>"
+    return [_Cell(*row, places) for row in zip(totals.values, (high - low) / 2, strict=True)]
 
 
 def _before(made: Contents) -> str:
     if not made.before:
         return ""
-    places = digits_for(np.array([2 * half for _, half in made.before.values()]))
-    lines = "".join(
-        f"<tr><th scope=row>{_text(name)}</th>{_td(more, half, places, signed=True)}</tr>"
-        for name, (more, half) in made.before.items()
-    )
-    table = f'<div class="wide"><table><tr><th scope=col></th><th scope=col>more</th></tr>{lines}</table></div>'
-    return f"<h2>Against a year before</h2>{table}"
+    places = digits_of((more, more - half, more + half) for more, half in made.before.values())
+    rows = [[_Cell(*row, places)] for row in made.before.values()]
+    return f"<h2>Against a year before</h2>{_table(['more'], list(made.before), rows, signed=True)}"
 
 
 def _usual(made: Contents) -> str:
@@ -181,14 +199,10 @@ def _usual(made: Contents) -> str:
 def _people(made: Contents) -> str:
     if not made.people:
         return ""
-    places = digits_for(np.array([high - low for _, low, high in made.people.values()]))
-    lines = "".join(
-        f"<tr><th scope=row>{_text(name)}</th>{_td(value, (high - low) / 2, places)}</tr>"
-        for name, (value, low, high) in made.people.items()
-    )
-    notes = f"Each stands with half the width of its {made.level:.0%} interval. {' '.join(made.of_people)}"
-    head = "<tr><th scope=col></th><th scope=col>individuals</th></tr>"
-    table = f'<div class="wide"><table>{head}{lines}</table></div>'
+    places = digits_of(made.people.values())
+    rows = [[_Cell(value, (high - low) / 2, places)] for value, low, high in made.people.values()]
+    notes = f"Each number stands with half the width of its {made.level:.0%} interval. {' '.join(made.of_people)}"
+    table = _table(["individuals"], list(made.people), rows)
     return f'<h2>How many individuals there are</h2>{table}<p class="note">{_text(notes)}</p>'
 
 
@@ -198,28 +212,33 @@ def _downloads(made: Contents, room: int) -> str:
     if made.records is None:
         record = "<p>No guarantee of all of it is recorded, so there is no record to verify.</p>"
     else:
-        link = _link(made.name, "json", made.records, "The record of what was released (JSON)", room)
-        verify = f"python -m opendp_timeseries verify {made.name}.json"
-        record = f"<p>{link}</p><p>Anybody can verify it: <code>{_text(verify)}</code></p>"
+        words = "The record of what was released (JSON)"
+        link = _link(made, "json", made.records, words, room)
+        record, name = f"<p>{link or _missing(made, 'json', words)}</p>", made.files.get("json", "")
+        if link or name:
+            verify = f"python -m opendp_timeseries verify {f'{made.name}.json' if link else name}"
+            record += f"<p>Anybody can verify it: <code>{_text(verify)}</code></p>"
     long = made.grid.size * (1 + 3 * len(made.series)) > _NUMBERS  # which takes long to write, and is in vain
-    table = _missing(what) if long else _link(made.name, "csv", table_of(made), what, room - len(record))
-    return f"<p>{table}</p>{record}"
+    table = "" if long else _link(made, "csv", table_of(made), what, room - len(record))
+    return f"<p>{table or _missing(made, 'csv', what)}</p>{record}"
 
 
-def _link(name: str, ending: str, text: str, words: str, room: int) -> str:
-    """Return a link to a file that is on the page, packed if it is long; only words if there is no room for it."""
-    file, content = f"{name}.{ending}", text.encode()
+def _link(made: Contents, ending: str, text: str, words: str, room: int) -> str:
+    """Return a link to a file that is on the page, packed if it is long; nothing if there is no room for it."""
+    file, content = f"{made.name}.{ending}", text.encode()
     kind = {"csv": "text/csv", "json": "application/json"}[ending]
     if len(content) > _PLAIN:
         content, kind, words = _packed(file, content), "application/zip", f"{words[:-1]}, packed)"
-        file = f"{name}-{ending}.zip"
+        file = f"{made.name}-{ending}.zip"
     data = base64.b64encode(content).decode()
     link = f'<a download="{file}" href="data:{kind};base64,{data}">{words}</a>'
-    return link if len(link) < room else _missing(words)
+    return link if len(link) < room else ""
 
 
-def _missing(words: str) -> str:
-    return f"{words}: too large for this page; ask its publisher for it"
+def _missing(made: Contents, ending: str, words: str) -> str:
+    """Say where a file is that has no room on the page."""
+    where = f"published beside it, as {made.files[ending]}" if ending in made.files else "ask its publisher for it"
+    return f"{words}: too large for this page; {_text(where)}"
 
 
 def _packed(name: str, content: bytes) -> bytes:

@@ -31,7 +31,7 @@ BLUE: Final = "#0072B2"
 ORANGE: Final = "#D55E00"
 #: What an interval covers, and how far steps range within what is drawn of them: two colours, as they are two things.
 _BAND: Final = "0.84"
-RANGE: Final = "#CFE3F1"
+RANGE: Final = "#4F97C4"
 _WORDS: Final = "0.3"
 #: Up to so many dots are drawn as points.
 _FEW: Final = 400
@@ -313,11 +313,12 @@ def style_axes(axes: Axes, grid: TimeGrid, columns: int = 1) -> None:
     axes.grid(axis="y", color="0.92", linewidth=0.6)
     axes.set_axisbelow(True)
     if not grid.is_integer:
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+        from matplotlib.dates import DAILY, AutoDateLocator, ConciseDateFormatter
 
         zone = grid.zone or "UTC"
         room = {} if columns == 1 else {"minticks": 1, "maxticks": _DATES // columns + 1}
         locator = AutoDateLocator(tz=zone, **room)
+        locator.intervald[DAILY] = [1, 7, 14]  # or the last day of a month touches the first of the next
         axes.xaxis.set_major_locator(locator)
         formatter = ConciseDateFormatter(locator, tz=zone)
         # Each day with its month: beside the axis stands that of the last tick, where the next month may begin.

@@ -205,15 +205,27 @@ def _placed(release: Release, start: int, size: int) -> NDArray[np.int64]:
     return placed
 
 
-def _kind(release: Release) -> Any:
-    """Return what releases have in common that differ by their grids alone, and by the noise."""
+class _Kind(NamedTuple):
+    """What releases have in common that differ by their grids alone, and by the noise."""
+
+    reading: tuple[Any, ...]
+    weighting: Any
+    stages: tuple[Any, ...]
+
+    def differs_by_weighting(self, other: "_Kind") -> bool:
+        """Whether all else is the same."""
+        return self != other and (self.reading, self.stages) == (other.reading, other.stages)
+
+
+def _kind(release: Release) -> _Kind:
+    """Return the kind of a release."""
     signal = release.design.signal
     if signal.count is None:
         raise ValueError(f"releases must know their grids and counts, to be smoothed together; {_ONE_BY_ONE}")
     count = signal.count
     weighting = count.weighting if count.tiers is None else _tiers(count)
     reading = tuple(getattr(count.reading, field.name) for field in fields(count.reading) if field.name != "grid")
-    return reading, weighting, signal.stages
+    return _Kind(reading, weighting, signal.stages)
 
 
 def _tiers(count: Count) -> Any:
@@ -246,7 +258,7 @@ def runs_of(releases: Sequence[Release], ahead: Any, given: TimeGrid | None) -> 
         count = one.design.signal.count
         if count is not None and count.tiers is not None and not all(alike):
             others = [other for row in later for other in row]
-            if any(_kind(other)[::2] == kind[::2] for other in others if _kind(other) != kind):
+            if any(kind.differs_by_weighting(_kind(other)) for other in others):
                 what = "ends, share, typical and total_bound"
                 together = "to be smoothed together over several grids"
                 raise ValueError(f"releases must have the same tiers, by {what}, {together}; {_ONE_BY_ONE}")

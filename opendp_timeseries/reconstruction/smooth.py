@@ -516,3 +516,10 @@ def _observations(release: Release, filtered: bool) -> Observations:
         return seen
     # The filtered counts as counts, whose own variance is less.
     return replace(seen, taps=None, dispersion=max(seen.energy / max(seen.gain, 1e-9), 1e-9) * seen.dispersion)
+
+
+def series_of(releases: Sequence[Release], **how: Any) -> list[Series]:
+    """Smooth releases of one log, and give the first one's series; and then its totals, as far as there are any."""
+    first, *others = releases
+    alone = not others and (first.design.signal.count is None or first.design.count.reading.grouping is None)
+    return [smooth(first, **how)] if alone else list(smooth(releases, **how))

@@ -13,8 +13,8 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction.contents import Contents, instants_as_text
-from opendp_timeseries.reconstruction.digits import GREY, digits_for, is_uncertain, plain
+from opendp_timeseries.reconstruction.contents import Contents, instants_as_text, repeated
+from opendp_timeseries.reconstruction.digits import GREY, digits_for, digits_of, is_uncertain, plain
 from opendp_timeseries.reconstruction.frames import known_interval
 
 #: Rows and columns of a sheet.
@@ -24,6 +24,7 @@ _FORMS: Final = {10: "yyyy-mm-dd", 16: "yyyy-mm-dd hh:mm"}
 _FIRST: Final = np.datetime64("1900-03-01")
 #: A text that begins so is a formula to a spreadsheet.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_MARKED: Final = "utf-8-sig"
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
@@ -51,7 +52,12 @@ def csv_of(header: Sequence[str], rows: Iterable[Iterable[Any]], places: int, de
     writer.writerow(map(cell, header))
     writer.writerows(map(cell, row) for row in rows)
     found = text.getvalue()
-    return found if found.isascii() else f"\ufeff{found}"  # by which Excel knows UTF-8
+    return f"\ufeff{found}" if encoding_of([found]) == _MARKED else found
+
+
+def encoding_of(texts: Iterable[str]) -> str:
+    """Return the encoding of a table with these texts: letters beyond ASCII have a mark, by which Excel knows UTF-8."""
+    return "utf-8" if all(map(str.isascii, texts)) else _MARKED
 
 
 def _columns(grid: TimeGrid, series: dict[str, Any], level: float) -> tuple[list[str], list[Any], int]:
@@ -88,6 +94,8 @@ def workbook_of(made: Contents) -> bytes:
     if made.totals:
         first = next(iter(made.totals.values()))
         _sheet(book.create_sheet(), made.over, first.grid, made.totals, made.level)
+        if made.in_all and len(first) > 1:
+            _in_all(book[made.over], made.in_all)
     for title, profile in made.profiles.items():
         columns = (one.tolist() for one in (profile.values, profile.low, profile.high))
         _numbers(book.create_sheet(title), made.unit, list(zip(profile.names, *columns, strict=True)))
@@ -107,7 +115,7 @@ def workbook_of(made: Contents) -> bytes:
 
 def _numbers(sheet: Any, what: str, rows: Sequence[tuple[str, float, float, float]]) -> None:
     """Write named numbers with the ends of their intervals."""
-    places = digits_for(np.array([high - low for _, _, low, high in rows]))
+    places = digits_of(numbers for _, *numbers in rows)
     for row, cells in enumerate([("", what, "from", "to"), *rows], 1):
         for column, cell in enumerate(cells, 1):
             if isinstance(cell, str):
@@ -142,9 +150,11 @@ def _notes(made: Contents) -> list[str]:
         *(["The first or the last of the totals is of a period that the series covers in part."] if partial else []),
         *(["Rows marked as forecast are of steps still to come, or some of which are."] if ahead else []),
         *(["Intervals of totals are the widest that they can be, as more is not known."] if most else []),
+        *made.sums,
         *made.of_people,
         *made.protected,
         *made.near,
+        *made.revised,
         *made.compared,
         f"How to cite: {made.cite}",
     ]
@@ -160,8 +170,8 @@ def _sheet(sheet: Any, title: str, grid: TimeGrid, series: dict[str, Any], level
     if grid.is_integer:
         times, form = starts.tolist(), "0"
     elif starts[0] >= _FIRST:  # what stands twice on the clock stays a text, with its offset
-        moments = starts.astype("M8[us]").tolist()
-        times = [text if "+" in text or "-" in text[10:] else at for text, at in zip(times, moments, strict=True)]
+        moments = zip(times, starts.astype("M8[us]").tolist(), repeated(grid)[:-1].tolist(), strict=True)
+        times = [text if twice else at for text, at, twice in moments]
     for row, cells in enumerate(zip(times, *columns, strict=True), 2):
         for column, cell in enumerate(cells, 1):
             if isinstance(cell, str) and column > 1:
@@ -177,6 +187,16 @@ def _sheet(sheet: Any, title: str, grid: TimeGrid, series: dict[str, Any], level
         _grey(sheet, column, is_uncertain(one.values, (high - low) / 2))
     sheet.freeze_panes = "B2"
     sheet.column_dimensions["A"].width = 18
+
+
+def _in_all(sheet: Any, sums: dict[str, tuple[float, float]]) -> None:
+    """Write sums of all rows below them, with the ends of their intervals where there are any."""
+    columns, last = {cell.value: cell.column for cell in sheet[1]}, sheet.max_row
+    _write(sheet.cell(last + 1, 1), "in all")
+    for name, (value, half) in sums.items():
+        for text, number in ((name, value), (f"{name}, from", value - half), (f"{name}, to", value + half)):
+            if number == number and (column := columns.get(_plain(text))):
+                sheet.cell(last + 1, column, number).number_format = sheet.cell(last, column).number_format
 
 
 def _write(cell: Any, text: str) -> None:

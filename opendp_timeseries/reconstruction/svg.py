@@ -25,6 +25,8 @@ _LONGER: Final = {"1d": "days", "24h": "24 hours", "1w": "weeks", "1mo": "months
 _WIDTH, _HEIGHT = 1000, 300
 _TICKS: Final = 5
 _DATES: Final = 9
+#: Below this share of the usual distance, the first two of these would touch.
+_APART: Final = 0.6
 _UNITS: Final[tuple[tuple[str, tuple[int, ...], str], ...]] = (
     ("h", (1, 3, 6, 12), "{0:%H:%M}"),
     ("D", (1, 2, 7, 14), "{0.day} {0:%b}"),
@@ -104,16 +106,17 @@ def figure(name: str, drawn: Drawing, unit: str, level: float, ends: tuple[float
         rows = zip(x[:-1], x[1:], y(bottom), y(ceiling), strict=True)
         return "".join(f"M{a:g} {b:g}H{c:g}V{d:g}H{a:g}z" for a, c, b, d in rows if math.isfinite(b + d))
 
-    def line(steps: slice) -> str:
-        rows = list(zip(x[:-1], x[1:], y(drawn.values), strict=True))[steps]
+    def line(values: Array, steps: slice) -> str:
+        rows = list(zip(x[:-1], x[1:], y(values), strict=True))[steps]
         return f"M{rows[0][0]:g} {rows[0][2]:g}" + "".join(f"V{v:g}H{b:g}" for _, b, v in rows) if rows else ""
 
-    lines = f'<path class="series" d="{line(slice(drawn.ahead))}"/>'
-    if ahead := line(slice(drawn.ahead, None)):
+    lines = f'<path class="series" d="{line(drawn.values, slice(drawn.ahead))}"/>'
+    if ahead := line(drawn.values, slice(drawn.ahead, None)):
         lines += f'<path class="ahead" d="{ahead}"/>'
     grid_lines = "".join(f"M0 {y(np.array(tick)):g}H{_WIDTH}" for tick in ticks)
     marks = "".join(f"M{(x[k] + x[k + 1]) / 2:g} 0V{_HEIGHT}" for k in drawn.events)
-    within = f'<path class="range" d="{boxes(drawn.least, drawn.most)}"/>' if drawn.longer else ""
+    ends_within = "".join(line(end, slice(None)) for end in (drawn.least, drawn.most))
+    within = f'<path class="range" d="{ends_within}"/>' if drawn.longer else ""
     hover = "".join(
         f'<i tabindex=-1{wide} data-is="{html.escape(text)}"></i>'
         for wide, text in zip(_widths(drawn.grid), _said(drawn, unit, level), strict=True)
@@ -131,7 +134,7 @@ def figure(name: str, drawn: Drawing, unit: str, level: float, ends: tuple[float
     return (
         f'<figure{faint}>{caption}<div class="plot"><div class="y">{sides}</div>'
         f'<svg role="img" aria-label="{label}" viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none">'
-        f'<path class="lines" d="{grid_lines}"/>{within}<path class="band" d="{boxes(drawn.low, drawn.high)}"/>'
+        f'<path class="lines" d="{grid_lines}"/><path class="band" d="{boxes(drawn.low, drawn.high)}"/>{within}'
         f'<path class="event" d="{marks}"/>{lines}</svg><div class="hover" aria-hidden="true">{hover}</div>'
         f'<div class="x">{dates}</div></div></figure>'
     )
@@ -218,6 +221,9 @@ def _dates(grid: TimeGrid) -> list[tuple[float, str]]:
             index = (local.astype(f"M8[{unit}]").astype(np.int64) + 3 * (unit == "D")) // number  # weeks from Monday
             begins = np.flatnonzero(np.diff(index, prepend=index[0] - (local[0] == local[0].astype(f"M8[{unit}]"))))
             if len(begins) <= _DATES:
+                at = along[begins]
+                if len(at) > 2 and at[1] - at[0] < _APART * (at[2] - at[1]):  # the first is a day that begins no week
+                    begins, at = begins[1:], at[1:]
                 words = [form.format(each.item()) for each in local[begins]]
-                return list(zip(along[begins].tolist(), words, strict=True))
+                return list(zip(at.tolist(), words, strict=True))
     return []

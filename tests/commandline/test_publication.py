@@ -931,11 +931,11 @@ def test_several_publications_share_one_budget(tmp_path, monkeypatch, capsys):
         assert not re.search("release [0-9]| cap", said)
         records = ts.read_releases((tmp_path / f"{name}-2024-03.json").read_text())
         wholes |= {(one.stated.whole.loss, one.stated.whole.planned) for one in records}
-        for number, one in enumerate(records, int(at[0])):  # each may be published alone
+        for one in records:  # each may be published alone
             (tmp_path / "alone.json").write_text(one.to_json())
             assert main(["verify", "alone.json", "--programme", "planned.json"]) == 0
-            assert f"release {number} of 9 in programme" in " ".join(capsys.readouterr().out.split())
-            (tmp_path / "alone.json").write_text(renumbered(one, number % 9 + 1).to_json())
+            assert f"; in programme {programme.identifier[:16]}" in " ".join(capsys.readouterr().out.split())
+            (tmp_path / "alone.json").write_text(renumbered(one, 1).to_json())
             assert main(["verify", "alone.json", "--programme", "planned.json"]) == 2
             assert "and that is not so by the programme itself" in refusal(capsys)
     assert wholes == {((2.0, 1e-6), programme.identifier)}

@@ -76,14 +76,14 @@ def test_a_page_is_whole_and_asks_for_nothing(tmp_path):
     assert not [sign for sign in ("url(", "@import", "http:", "https:") if sign in page]
     words = " ".join(read.words)
     for said in (
-        "72 steps from 2024-03-30 00:00 to 2024-04-02 01:00, on the clock of Europe/Berlin; trips per hour.",
+        "Trips per hour. 72 steps from 2024-03-30 00:00 to 2024-04-02 01:00, on the clock of Europe/Berlin.",
         "2024-03-30 00:00: 50 trips per hour, 90% interval 47 to 53",
         "2024-03-31 07:00: 70 trips per hour, 90% interval 67 to 73; a single event",
         "Totals by day",
         "2024-04-02 (in part)",
         "Differentially private for one individual with ε = 1, δ = 1e-06.",
         "Made by a sine, from noisy values at every step, with noise of standard deviation 3.",
-        "for half of the steps it is at most ±3.29 trips per hour, where 50 is the average.",
+        "For half of the steps it is at most ±3.29 trips per hour; the average is 50.",
         "Trips, 2024-03-30 00:00 to 2024-04-02 01:00.",
     ):
         assert said in words, said
@@ -118,7 +118,7 @@ def test_the_last_of_whole_days_is_in_the_series():
     assert "from 2024-03-01 to 2024-03-31;" in page
     assert page.count("2024-04-01") == 0
     assert "<h2>Totals by month</h2>" in page
-    assert "Sums over the steps: whoever is counted in several of them is in these several times." in page
+    assert "A sum over several steps holds whoever comes in several of them several times." in page
 
 
 def test_totals_are_those_of_resample():
@@ -127,9 +127,11 @@ def test_totals_are_those_of_resample():
     days = series.resample("1d", grid=DAYS)
     half = days.interval()[1] - days.values
     cells = re.findall(f"<td>([\\d{THIN}]+) <small>± ([\\d.]+)</small>", page)
-    assert [(float(value.replace(THIN, "")), float(error)) for value, error in cells] == [
-        (round(value), round(error)) for value, error in zip(days.values, half, strict=True)
-    ]
+    *found, in_all = ((float(value.replace(THIN, "")), float(error)) for value, error in cells)
+    assert found == [(round(value), round(error)) for value, error in zip(days.values, half, strict=True)]
+    everything = series.resample(DAYS.size, grid=DAYS)
+    assert in_all == (round(everything.values[0]), round(everything.interval()[1][0] - everything.values[0]))
+    assert "<th scope=row>in all</th>" in page
     assert "Totals" not in series.to_html(grid=DAYS, totals="")
     assert "Totals" not in series.to_html()
 
@@ -143,7 +145,7 @@ def test_records_and_tables_are_within_the_page():
     assert release.guarantee() in page
     without = smoothed().to_html()
     assert ".json" not in without
-    assert "no guarantee is stated: it is not known how this signal was made" in without
+    assert "No guarantee is stated: it is not known how this signal was made" in without
 
 
 def behind_a_count(keys=None, **caps):
@@ -205,10 +207,12 @@ def test_a_page_says_which_places_are_too_small_and_what_the_noise_hides():
     stations, total = ts.smooth(released(counts, np.random.default_rng(1), groups=city(6)), seasons=24)
     near = contents_of(stations, beside=[total]).near
     assert sum("Too small" in one for one in near) == 1
-    assert any("Too small to be shown by the step: k3, k4, k5. The interval is wider" in one for one in near)
-    seen = [k for k, one in enumerate(near) if one.startswith("An event at one key is seen from about 105 on in one")]
+    assert any("Too small to be shown by the step: k3, k4, k5. Its interval is wider" in one for one in near)
+    seen = [
+        k for k, one in enumerate(near) if one.startswith("An event at one key is seen if about 105 more come in one")
+    ]
     assert len(seen) == 1
-    assert "61 in each of three" in near[seen[0]]
+    assert "61 more in each of three" in near[seen[0]]
     assert near[seen[0] + 1].startswith("A key that was closed for a day")
     alone = " ".join(contents_of(ts.interpolate(stations.release), beside=[ts.interpolate(total.release)]).near)
     assert "Too small" in alone
@@ -241,7 +245,7 @@ def test_a_long_series_is_drawn_by_means_with_intervals_of_their_own():
     assert np.allclose(drawn.values, days.values / sizes)
     assert np.allclose(drawn.high, days.interval()[1] / sizes)
     assert drawn.least[3] == series.values[days.starts[3] : days.starts[4]].min()
-    assert "range of the steps within" in series.to_html(grid=grid)
+    assert "lowest and highest step in each" in series.to_html(grid=grid)
     plain = drawing(smoothed(2000), ts.TimeGrid(size=2000), 0.9)
     assert plain.longer == "6 steps"
     assert len(plain.values) == 334
@@ -327,10 +331,12 @@ def test_a_workbook_has_series_totals_and_notes(tmp_path):
     assert str(sheet["A28"].value) == "2024-03-31 03:00:00"
     assert sheet["B2"].value == pytest.approx(total.values[0])
     days = total.resample("1d")
-    assert [cell.value for cell in book["Totals"]["B"]][1:] == pytest.approx(days.values.tolist())
+    assert [cell.value for cell in book["Totals"]["B"]][1:-1] == pytest.approx(days.values.tolist())
+    assert book["Totals"].cell(book["Totals"].max_row, 1).value == "in all"
+    assert book["Totals"].cell(book["Totals"].max_row, 2).value == pytest.approx(total.values.sum())
     low = [cell.value for cell in book["Totals"]["E"]]
     assert low[0] == "city, from"
-    assert low[1:] == pytest.approx(days.interval()[0].tolist())
+    assert low[1:-1] == pytest.approx(days.interval()[0].tolist())
     notes = [row[0].value for row in book["Notes"].iter_rows()]
     assert notes[0] == "=Trips"
     assert any("local times of Europe/Berlin" in note for note in notes)
@@ -530,14 +536,14 @@ def test_a_page_begins_with_what_everybody_can_read(tmp_path):
     page = series.to_html(title="Trips in Köln!", unit="people per hour", people=[people])
     words = " ".join(Reader(page).words)
     first = (
-        "Random noise was added to these numbers. It limits what anybody can learn from them about any one individual,"
-        " as is said in full below. So no number is exact, but stands with an interval: with a probability of 90%, if"
-        " the model is right, it holds the count of everybody."
+        "Random noise was added to these numbers. It limits what anybody can learn from them about any one individual."
+        " The guarantee stands below, in full. So no number is exact. Each number stands with an interval, which"
+        " holds the count of everybody with a probability of 90%, if the model is right."
     )
     assert words.index(first) < words.index("72 steps from")
     assert words.index("How many individuals there are") < words.index("What is protected")
     assert f"in all</th><td>{people.values[0]:.0f} <small>± 13</small></td>" in page
-    assert "In all: counted of each individual: once." in words
+    assert "In all, each individual counts once." in words
     assert set(re.findall('download="([^"]+)"', page)) == {
         f"trips-in-köln-2024-03-to-2024-04.{it}" for it in ("csv", "json")
     }
@@ -593,11 +599,15 @@ def test_a_page_of_a_year_has_profiles_and_says_what_may_be_compared(tmp_path):
     )
     told = " ".join(made.compared)
     assert (
-        "A usual week is a mean over all that is here: half of its numbers are known within ±1.7, where 83.6 is" in told
+        "A usual week is a mean over all that is here. Half of its numbers are known within ±1.7; the average is 83.6."
+        in told
     )
-    assert "Totals that follow each other by month and differ by less than 25.9, 1% of an average one, are" in told
     assert (
-        f"The sum of all steps is known within ±{rounded(1.6449 * np.sqrt(4 * grid.size + grid.size**2))}, 2% of it."
+        "Two totals by month that follow each other may be equal if they differ by less than 25.9 (1% of an average"
+        in told
+    )
+    assert (
+        f"The sum of all steps is known within ±{rounded(1.6449 * np.sqrt(4 * grid.size + grid.size**2))} (2% of it)."
         in told
     )
     page = series.to_html(grid=grid, totals="1mo", profiles=True)

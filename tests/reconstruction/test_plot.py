@@ -92,7 +92,7 @@ def test_a_measured_release_knows_what_its_caption_says(axes):
     assert lines[0] == "time (UTC)"
     assert lines[1] == f"Guarantee: {release.guarantee()}"
     assert "90% intervals for the capped, filtered counts" in lines[3]
-    assert lines[-1] == "Counted of each individual: at most 3 steps, once in each; totals are too low by the rest"
+    assert lines[-1] == "Each individual counts in at most 3 steps, once in each; totals are too low by the rest"
     for silent in (
         interpolate(release).plot(axes=axes, guarantee=""),
         interpolate(measured(scale=0.0)).plot(axes=axes),
@@ -116,29 +116,29 @@ def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
     [
         (
             {},
-            "Counted of each individual: at most 30 steps, once in each; totals are too low by the rest",
+            "Each individual counts in at most 30 steps, once in each; totals are too low by the rest",
             "capped counts",
         ),
         (
             {"step_cap": 3, "stages": (identity_kernel(48),)},
-            "Counted of each individual: at most 30 steps, at most 3 times in each; totals are too low by the rest",
+            "Each individual counts in at most 30 steps, at most 3 times in each; totals are too low by the rest",
             "capped, filtered counts",
         ),
         (
             {"participation_cap": 48, "excess": "l2", "stages": (identity_kernel(48),)},
-            "Counted of each individual: every step, once in each",
+            "Each individual counts in every step, once in each",
             "filtered counts of everybody",
         ),
         (
             {"excess": "l2"},
-            "Counted of each individual: every step (in more than 30, for less in each: in 120, for half), once in each"
+            "Each individual counts in every step (in more than 30, for less in each: in 120, for half), once in each"
             "; totals are too low by the rest",
             "capped counts",
         ),
-        ({"source": None}, "Assumed of each individual: at most 30 steps, once in each", "capped counts"),
+        ({"source": None}, "Assumed: each individual counts in at most 30 steps, once in each", "capped counts"),
         (
             {"gap": 6, "source": None},
-            "Assumed of each individual: at most 30 steps, once in each, at least 6 steps apart",
+            "Assumed: each individual counts in at most 30 steps, once in each, at least 6 steps apart",
             "capped counts",
         ),
     ],
@@ -163,7 +163,7 @@ def test_a_caption_says_that_a_total_sets_the_level(axes, log_space):
     lines = axes.get_xlabel().split("\n")
     assert lines[1].startswith("Guarantee of all 2 releases behind it: ")
     said = "every step (in more than 3, for less in each: in 12, for half), once in each; the level is that of a total"
-    assert f"Counted of each individual: {said}, with its own cap" in " ".join(lines)
+    assert f"Each individual counts in {said}, with its own cap" in " ".join(lines)
     assert "90% intervals for the capped counts, at the level of a total, each step on its own" in " ".join(lines)
     assert "with noise of standard deviation 9, before the total" in " ".join(lines)
 
@@ -185,7 +185,7 @@ def test_the_level_of_a_private_series_may_be_that_of_a_total_too(axes, log_spac
 def test_nobody_exceeds_a_cap_above_the_grid(axes):
     for cap in (48, 1000):
         smoothed(behind(RELEASE, signal_of(size=48, participation_cap=cap, excess="l2"))).plot(axes=axes)
-        assert axes.get_xlabel().split("\n")[-1] == "Counted of each individual: every step, once in each"
+        assert axes.get_xlabel().split("\n")[-1] == "Each individual counts in every step, once in each"
 
 
 def test_an_error_of_the_signal_is_a_band(axes):
@@ -311,7 +311,7 @@ def test_a_panel_has_one_caption_and_equal_axes(agg):
         "Blue line: linear interpolation",
         "Bars, at kept steps only: 90% intervals for the capped counts, each step on its own",
         "Orange dots: noisy values at the 5 of 144 steps that were kept, with noise of standard deviation 3",
-        "Counted of each individual: at most 60 steps over all series, once in each; totals are too low by the rest",
+        "Each individual counts in at most 60 steps over all series, once in each; totals are too low by the rest",
     ]
     assert whole.get_supylabel() == "visits"
     whole.canvas.draw()  # no key is read as mathematics, which this one is not

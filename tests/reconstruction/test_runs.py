@@ -386,8 +386,8 @@ def test_captions_say_that_caps_are_of_each_release():
     ]
     (series,) = ts.smooth(parts)
     caption = " ".join(series.plot().get_xlabel().split())
-    assert "at most 60 steps in each of 3 releases" in caption
-    assert "of 3 releases on adjacent grids, smoothed together, with noise of standard deviation 20 to 30" in caption
+    assert "at most 60 steps of each of 3 parts" in caption
+    assert "of 3 parts that follow each other, smoothed together, with noise of standard deviation 20 to 30" in caption
 
 
 def test_months_that_were_not_asked_for_at_once_state_the_sum_that_their_record_states():
@@ -444,7 +444,7 @@ def test_months_of_which_one_reaches_the_cap_are_capped():
     (series,) = ts.smooth(parts)
     assert captions.measured(series.release, series) == "the capped counts"
     said = captions.caps_in_words(series, series.release.design.count, "")
-    assert said.startswith("Counted of each individual: at most 28 steps in each of 2 releases")
+    assert said.startswith("Each individual counts in at most 28 steps of each of 2 parts")
 
 
 def test_a_page_says_which_months_it_revised():
@@ -462,7 +462,7 @@ def test_a_page_says_which_months_it_revised():
     rows = [(grouped(one) for one in (old.values[k], new.values[k])) for k in range(2)]
     said = [f"2024-0{k} from {was} to {is_now}" for k, (was, is_now) in enumerate(rows, 1) if was != is_now]
     assert said
-    assert f"Revised by what was released since: {', '.join(said)}; all of it is within the earlier intervals." in page
+    assert f"Revised by what was released since: {', '.join(said)}. All of it is within the earlier intervals." in page
     assert "Nothing that was published before has changed." in now.to_html(totals="1mo", earlier=now)
     far = ts.Series(before.values + 60, release=before.release, standard_error=1.0, ahead=before.ahead)
     assert "2 of 2 totals are outside of the earlier intervals" in now.to_html(totals="1mo", earlier=far)
