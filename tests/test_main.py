@@ -94,7 +94,7 @@ def test_one_day_of_an_individual(tmp_path, log_file, capsys):
     assert "for one individual within one day (Europe/Paris), not all that they did, added or removed." in said
     assert "It does not hold for everything that somebody did:" in said
     counts = "every step (in more than 3, for less in each: in 12, for half), once in each"
-    assert f"each individual within one day (Europe/Paris): {counts}" in said
+    assert f"Each individual within one day (Europe/Paris) counts in {counts}" in said
     record = ts.Release.from_json(output.with_suffix(".json").read_text())
     whole = ts.loss_over_periods(record, periods=2).epsilon(1e-6)
     assert "they take part in, the less they are protected as a whole. With the same δ, ε is" in said
@@ -143,13 +143,13 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
     assert (tmp_path / "flights.png").read_bytes()[:4] == b"\x89PNG"
     whole, enlarged = drawn[-1].axes
     assert drawn[-1].get_suptitle() == "Private series of aircraft per 3h"
-    assert whole.get_title("left") == "All of it: means of 24 hours, and the range within them"
+    assert whole.get_title("left") == "All of it: means of 24 hours; dotted, the lowest and highest step in each"
     assert enlarged.get_title("left") == "2013-06-25 01:00 to 2013-07-09 01:00, enlarged"
     for part in (
         "America/New_York",
         "ε = 1, δ = 1e-06",
         "Grey band: 90% intervals",
-        "individual: every step, once in each",
+        "individual counts in every step, once in each",
     ):
         assert part in enlarged.get_xlabel()
 
@@ -167,7 +167,7 @@ def test_what_is_enlarged_fills_its_axis():
     values[10] = 5000.0
     figure = outputs._one(ts.Series(values, release=made, covariance=np.eye(1000), model="a sine"), "visits per hour")
     whole, enlarged = figure.axes
-    assert whole.get_title("left") == "All of it: means of days, and the range within them"
+    assert whole.get_title("left") == "All of it: means of days; dotted, the lowest and highest step in each"
     assert enlarged.get_title("left") == "2024-01-15 to 2024-01-29, enlarged"
     assert whole.get_ylim()[1] > 5000
     # The sine is within 30 and 70, and noise within six of its standard deviations of it.
@@ -485,14 +485,10 @@ def test_what_fails_after_the_release_leaves_nothing(log_file, tmp_path, capsys,
 
 
 def test_a_release_is_not_lost_for_its_smoothing(log_file, tmp_path, capsys, monkeypatch):
-    real = ts.smooth
+    def failing(*_, **__):
+        raise MemoryError
 
-    def failing(made, **options):
-        if len(made):
-            raise MemoryError
-        return real(made, **options)
-
-    monkeypatch.setattr(ts, "smooth", failing)
+    monkeypatch.setattr(outputs, "series_of", failing)
     assert main(arguments(log_file, tmp_path / "out", "--season", "24")) == 0
     captured = capsys.readouterr()
     assert "Made by linear interpolation" in " ".join(captured.out.split())

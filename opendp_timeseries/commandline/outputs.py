@@ -304,7 +304,7 @@ def told(made: Made, options: argparse.Namespace, guarantee: str | None = None) 
         "unit": f"{what} per {_WORD.get(step, step)}",
         "confidence_level": _CONFIDENCE,
         "beside": made.totals,
-        "guarantee": f"Guarantee: {made.together.guarantee() if guarantee is None else guarantee}",
+        "guarantee": _guarantee(made) if guarantee is None else f"Guarantee: {guarantee}",
         "people": made.people,
         "decimal": options.decimal,
         "files": {suffix[1:]: f"{options.output.name}{suffix}" for suffix in (".csv", ".json")},
@@ -399,7 +399,7 @@ def _figure(kind: str, made: Made, unit: str, title: str | None) -> bytes:
     own |= {"agg.path.chunksize": 10_000, "font.family": _lettering(made, unit, title)[0]}
     with matplotlib.rc_context(own), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the command says so
-        figure = _panel(made, unit) if made.series.parts else _one(made, unit)
+        figure = _panel(made, unit) if made.series.parts else _one(made.series, unit, _guarantee(made))
         said = wrapped(title or f"Private series of {unit}", _TITLE)
         figure.set_figheight(figure.get_figheight() + _LINE * said.count("\n"))
         figure.suptitle(said, x=0.01, ha="left", parse_math=False)
@@ -409,6 +409,11 @@ def _figure(kind: str, made: Made, unit: str, title: str | None) -> bytes:
     return image.getvalue()
 
 
+def _guarantee(made: Made) -> str:
+    """Return the guarantee as figure, page and workbook say it: of all that is released together, in the words of it."""
+    return f"Guarantee: {made.together.guarantee()}"
+
+
 def _panel(made: Made, unit: str) -> Any:
     shown = next(iter(made.totals), made.series)
     axes = ts.plot_panel(
@@ -416,23 +421,21 @@ def _panel(made: Made, unit: str) -> Any:
         keys=list(shown.by_key())[:_MOST_SERIES],
         unit=unit,
         confidence_level=_CONFIDENCE,
-        guarantee=f"Guarantee: {made.together.guarantee()}",
+        guarantee=_guarantee(made),
         sharey=False,  # a city is beside its districts
     )
     return next(iter(axes.values())).figure
 
 
-def _one(made: Made, unit: str) -> Any:
+def _one(series: ts.Series, unit: str, guarantee: str | None = None) -> Any:
     """Draw a long series by the means of longer steps, and enlarge some of it."""
     from matplotlib import pyplot
 
-    series = made.series
     whole = drawing(series, series.release.design.count.grid, _CONFIDENCE)
     is_long = bool(whole.longer)
     how: dict[str, Any] = {"squeeze": False, "layout": "constrained", "height_ratios": (2, 3)[-1 - is_long :]}
     figure, all_axes = pyplot.subplots(1 + is_long, figsize=(9.0, 6.8 if is_long else 4.2), **how)
     *above, axes = all_axes[:, 0]
-    guarantee = f"Guarantee: {made.together.guarantee()}"
     ts.plot(series, axes=axes, unit=unit, confidence_level=_CONFIDENCE, guarantee=guarantee)
     for top in above:  # a line of thousands of steps would be a slab
         at, middle = whole.grid.edges(), len(whole.values) // 2

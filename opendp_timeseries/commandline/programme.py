@@ -2,6 +2,7 @@
 
 import argparse
 import datetime as dt
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -38,6 +39,8 @@ _NAMED: Final = {"1y": 4, "1q": 7, "1mo": 7}
 _LIKE: Final = "--level, and --deviation with --time-scale, or amplitudes, as in --season 1d:90"
 #: From this share of the level on, an error leaves little to see.
 _MUCH: Final = 0.3
+#: Noise that differs by less is as good as equal.
+_EQUAL: Final = 1 + 1e-6
 _CHANGED: Final = "say again what it was made with, or make another one under another name"
 
 
@@ -201,6 +204,7 @@ def programme(options: argparse.Namespace) -> str:
     with stage("Planning the programme", quiet=options.quiet):
         found = _planned(every) if ledger is None else _programme_of(ledger)
         plans = [Plan.of(one, found, ledger) for one in every]
+        _check_weights(every, plans)
         for one, plan in zip(every, plans, strict=True):
             for part in parts_of(one) if ledger is not None else ():
                 cut = part.cut(one)
@@ -331,11 +335,28 @@ def _planned(every: list[argparse.Namespace]) -> ts.Programme:
     """Find the noise of all parts, of one publication after the other."""
     cuts = [part.cut(options) for options in every for part in parts_of(options)]
     requests = [Request.of(cut, grid_of(cut)) for cut in cuts]
+    scales = [_relative_scales(request, cut) for request, cut in zip(requests, cuts, strict=True)]
     return ts.Programme.plan(
         [chain for request in requests for chain in request.chains],
         epsilon=every[0].epsilon,
         delta=every[0].delta,
         sampling_probability=[sample["sampling_probability"] for request in requests for sample in request.samples],
         sampling=every[0].sampling,
-        relative_scales=[scale for request in requests for scale in request.relative_scales],
+        relative_scales=[scale for of_part in scales for scale in of_part],
     )
+
+
+def _relative_scales(request: Request, options: argparse.Namespace) -> list[float]:
+    return [scale / math.sqrt(options.weight) for scale in request.relative_scales]
+
+
+def _check_weights(every: Sequence[argparse.Namespace], plans: Sequence[Plan]) -> None:
+    """Refuse weights that are not those with which publications were planned together."""
+    factors = []
+    for options, plan in zip(every, plans, strict=True):
+        part = parts_of(options)[0]
+        cut = part.cut(options)
+        factors.append(plan.designs(part)[0].scale / _relative_scales(Request.of(cut, grid_of(cut)), cut)[0])
+    if max(factors) > min(factors) * _EQUAL:
+        weights = ", ".join(f"{options.weight:g}" for options in every)
+        raise ValueError(f"weight ({weights}) must be those of the programme, whose noise is another; {_CHANGED}")

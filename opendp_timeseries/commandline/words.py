@@ -5,6 +5,7 @@ Whatever reads, checks or explains them is made from this table: the parsers, th
 
 import datetime as dt
 import json
+import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable
@@ -112,6 +113,13 @@ def time_ahead(value: Any) -> int | str:
         raise ValueError("must be a time, such as 1w, or a number of steps") from None
 
 
+def weight(value: Any) -> float:
+    """Return a share, relative to others."""
+    if not 0 < (found := float(value)) < math.inf:
+        raise ValueError("must be a number above 0, such as 2")
+    return found
+
+
 def share(text: str) -> tuple[float, int]:
     """Return a share of individuals, and in how many steps they come at most."""
     of_all, _, steps = text.partition(":")
@@ -160,6 +168,7 @@ _TYPES: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
     day: ((str, dt.date), "a date"),
     key: ((str, int), "a text"),
     season: ((str, int, float), "a number of steps"),
+    weight: ((int, float), "a number"),
     time_ahead: ((str, int), "a time, or a number of steps"),
 }
 _CAP: Final = ("participation_cap",)
@@ -254,6 +263,8 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             compared=True, planned=True),
         "sampling": Word(str, "keep each step by itself, or one of each block of 1/probability", "stratified",
             usual="poisson", choices=SAMPLINGS, of=_PLANS, planned=True),
+        "weight": Word(weight, "with several publications in one budget: how much of it the series of this one get,"
+            " relative to 1 of another", 2.0, usual=1.0, needs=("every",)),
         "ledger": Word(Path, "enter the release there, if its budget allows it", "rides.ledger",
             gives="a release with --ledger"),
     }),

@@ -99,14 +99,14 @@ def made_up_log(design: Design, rates: NDArray[np.float64], rng: np.random.Gener
 
 
 def made_up_releases(
-    designs: Sequence[Design], rates: NDArray[np.float64], view: View, whole: Whole | None = None
+    designs: Sequence[Design], rates: NDArray[np.float64], view: View | None = None, whole: Whole | None = None
 ) -> list[Release]:
-    """Return what designs would release together, of a log that is made up, with what they would state."""
+    """Return what designs would release together, of a log that is made up, with what they would state in a view."""
     rng = np.random.default_rng(_SEED)
     log = made_up_log(designs[0], rates, rng)
     keys = {count: rng.bytes(16) for count in dict.fromkeys(design.count for design in designs)}
     releases = [_released(design, log, keys[design.count], rng) for design in designs]
-    return [replace(one, statement=Statement(view=view, whole=whole)) for one in releases]
+    return releases if view is None else [replace(one, statement=Statement(view=view, whole=whole)) for one in releases]
 
 
 def _released(design: Design, log: Any, key: bytes, rng: np.random.Generator) -> Release:

@@ -107,6 +107,7 @@ def workbook_of(made: Contents) -> bytes:
     notes = book.create_sheet("Notes")
     for row, text in enumerate([made.title, *_notes(made)], 1):
         _write(notes.cell(row, 1), text)
+        notes.cell(row, 1).alignment = _wrapping()
     notes.column_dimensions["A"].width = 120
     file = io.BytesIO()
     book.save(file)
@@ -125,6 +126,7 @@ def _numbers(sheet: Any, what: str, rows: Sequence[tuple[str, float, float, floa
     halves = [(high - low) / 2 for _, _, low, high in rows]
     _grey(sheet, 2, is_uncertain([value for _, value, _, _ in rows], halves))
     sheet.freeze_panes = "B2"
+    sheet.column_dimensions["A"].width = 18
 
 
 def _grey(sheet: Any, column: int, faint: Any) -> None:
@@ -132,6 +134,12 @@ def _grey(sheet: Any, column: int, faint: Any) -> None:
     styles = check.installed("openpyxl.styles", "workbooks need openpyxl", "excel")
     for row in np.flatnonzero(faint).tolist():
         sheet.cell(row + 2, column).font = styles.Font(color="FF8C8C8C")
+
+
+def _wrapping() -> Any:
+    """Return how long texts stand in a cell: in lines."""
+    styles = check.installed("openpyxl.styles", "workbooks need openpyxl", "excel")
+    return styles.Alignment(wrap_text=True, vertical="top")
 
 
 def _number(cell: Any, places: int) -> None:
@@ -165,6 +173,7 @@ def _sheet(sheet: Any, title: str, grid: TimeGrid, series: dict[str, Any], level
     sheet.title = title
     for column, word in enumerate(head, 1):
         _write(sheet.cell(1, column), word)
+        sheet.cell(1, column).alignment = _wrapping()
     starts, times = grid.edges("local")[:-1], instants_as_text(grid)[:-1].tolist()
     form = _FORMS.get(min(map(len, times)), "yyyy-mm-dd hh:mm:ss")
     if grid.is_integer:

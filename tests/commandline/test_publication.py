@@ -253,7 +253,7 @@ def test_a_release_is_not_lost_for_its_smoothing(city, capsys, monkeypatch):
     def failing(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr(ts, "smooth", failing)
+    monkeypatch.setattr(outputs, "series_of", failing)
     monkeypatch.setattr(ts, "reconcile", failing)
     changed(city, "#page = true", "page = false")
     assert main(["release", "publication.toml"]) == 0
@@ -765,7 +765,7 @@ def test_a_programme_says_the_error_to_expect_of_each_part(city, capsys):
         (city / "publication.toml").write_text(re.sub(f"(?m)^{line}.*$", "", text))
     assert main(["programme", "publication.toml", *known]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "noise of series noise of people error of series error of city alone" in said
+    assert "noise of series noise of people error of series error of city error of district alone" in said
     assert main(["programme", "publication.toml", "--new", "--deviation", "20"]) == 2
     assert not (city / "trips.ledger").exists()
     assert f"by season (line {line_of(city, 'season =')}) 24:90, by deviation and time_scale, or by" in refusal(capsys)
@@ -906,9 +906,16 @@ def test_several_publications_share_one_budget(tmp_path, monkeypatch, capsys):
     }.items():
         assert main([*both, file, "--new"]) == 2
         assert said in refusal(capsys)
+    (tmp_path / "heavy.toml").write_text(other.replace("#weight = 2.0", "weight = 4"))
+    assert main([*both, "heavy.toml", "--json"]) == 0
+    scales = [design.scale for design in ts.Programme.from_json(capsys.readouterr().out).designs]
     assert not (tmp_path / "city.ledger").exists()
     assert main([*both, "days.toml", "--json"]) == 0
     planned = capsys.readouterr().out
+    equal = [design.scale for design in ts.Programme.from_json(planned).designs]
+    assert (scales[0] / scales[3]) / (equal[0] / equal[3]) == pytest.approx(
+        2.0
+    )  # four times the budget, half the noise
     (tmp_path / "planned.json").write_text(planned)
     programme = ts.Programme.from_json(planned)
     assert (len(programme), programme.budget.epsilon) == (9, 2.0)  # of three months: hours; days, and people
@@ -920,6 +927,8 @@ def test_several_publications_share_one_budget(tmp_path, monkeypatch, capsys):
         in said
     )
     assert "3 parts of days.toml" in said
+    assert main([*both, "heavy.toml"]) == 2
+    assert "weight (1, 4) must be those of the programme, whose noise is another" in refusal(capsys)
     assert main(["programme", "days.toml"]) == 0
     assert "The programme holds other publications, too" in " ".join(capsys.readouterr().out.split())
     assert main(["release", "days.toml", "--quiet"]) == main(["release", "hours.toml", "--quiet"]) == 0

@@ -12,6 +12,7 @@ from opendp_timeseries.planning.preview import made_up_rates, made_up_releases
 from tests.refused import refusal
 
 WEEKS = ts.TimeGrid(start="2024-03-04", size=56, step="1d", zone="Europe/Berlin")
+MORE = ts.TimeGrid(start="2024-04-29", size=56, step="1d", zone="Europe/Berlin")
 MARK = "No number here is of any data: all of it is made up from what is publicly known"
 
 
@@ -20,6 +21,7 @@ def plan_of(**described):
 
 
 def test_a_preview_is_the_page_and_says_that_it_is_made_up(tmp_path):
+    dp.enable_features("contrib", "honest-but-curious")
     plan = plan_of(level=300.0, season_amplitudes={7: 80.0})
     page = plan.preview(tmp_path / "page.html", title="Visitors", unit="visitors per day")
     assert (
@@ -32,6 +34,15 @@ def test_a_preview_is_the_page_and_says_that_it_is_made_up(tmp_path):
     assert not re.search("base64|download|How to cite", page)
     assert "Totals by month" in page
     assert "(ε = 1, δ = 1e-06)-differential privacy" in page
+    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    chains = [space >> ts.then_participation_count(grid) for grid in (WEEKS, MORE)]
+    programme = ts.Programme.plan(chains, epsilon=1.0, delta=1e-6, sampling_probability=1.0)
+    page = programme.preview(number=2, level=300.0, season_amplitudes={7: 80.0}, title="Visitors")
+    assert "<title>Made up: Visitors</title>" in page
+    assert f"; in programme {programme.identifier[:16]} with (ε = 1, δ = 1e-06) in all." in page
+    assert "56 steps from 2024-04-29" in page
+    with pytest.raises(ValueError, match=r"number \(3\) must be at most 2; the releases are numbered from 1"):
+        programme.preview(number=3, level=300.0)
     with pytest.raises(ValueError, match="level must be given"):
         plan_of(deviation=20.0, time_scale=3.0).preview()
 
@@ -80,7 +91,7 @@ def test_a_programme_is_drawn_before_it_is_fixed(tmp_path, monkeypatch, capsys):
         assert main([*command, "page.html", "--number", "2"]) == 0
         page = (tmp_path / "page.html").read_text()
     assert page.index(MARK) < page.index("<figure")
-    assert "part 2 of 3 within (ε = 2, δ = 1e-06)-differential privacy" in page
+    assert re.search(r"It gives \(ε = [\d.]+, δ = 1e-06\).*; in programme \w+ with \(ε = 2, δ = 1e-06\) in all\.", page)
     assert "30 steps from 2024-04-01 to 2024-04-30" in page
     assert [name for name in ("city", "north", "south", "a", "b", "c") if f"<figcaption>{name}" not in page] == []
     assert "How many individuals there are" in page
