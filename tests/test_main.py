@@ -122,7 +122,7 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
     assert main(["--output", str(tmp_path / "flights")]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "(ε = 1, δ = 1e-06)-differential privacy for one individual added or removed." in said
-    assert "an individual is one value of 'tailnum'. Each individual counts in every step, once in each." in said
+    assert "An individual is one value of 'tailnum'. Each individual counts in every step, once in each." in said
     assert "An interval holds the counts of everybody with a probability of 90%" in said
     rows = released(tmp_path / "flights.csv")
     assert len(rows) == 2920

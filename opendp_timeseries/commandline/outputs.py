@@ -410,7 +410,7 @@ def _figure(kind: str, made: Made, unit: str, title: str | None) -> bytes:
 
 
 def _guarantee(made: Made) -> str:
-    """Return the guarantee as figure, page and workbook say it: of all that is released together, in the words of it."""
+    """Return the guarantee as figure, page and workbook say it: that of all releases together."""
     return f"Guarantee: {made.together.guarantee()}"
 
 

@@ -285,11 +285,19 @@ def _table(options: argparse.Namespace, plan: Plan, errors: list[dict[str, float
         scales = (f"{design.scale:.4g}" for design in designs)
         expected = [f"{error:.4g}" for of_part in errors[part.number - 1 : part.number] for error in of_part.values()]
         rows.append((str(part.number), part.name, state, *scales, *expected, f"ε = {printed_up(alone)}"))
-    said = "Errors are of each step, as they are to be expected, without what caps leave out."
+    left_out = "" if options.participation_cap is None else ", without what caps leave out"
+    said = f"The last column is of the part alone. Errors are those to expect in each step{left_out}."
+    if errors and options.groups:
+        said += " Of groups, the largest stands here."
     if errors and options.level and (share := max(one["series"] for one in errors) / options.level) > _MUCH:
-        said += f" They are up to {share:.0%} of the level: longer steps, fewer keys or a larger budget show more."
+        said += (
+            f" Those of series are up to {share:.0%} of the level: longer steps, fewer keys or more budget show more."
+        )
     if not errors:
-        said = f"For the error to expect of each part, say roughly what the series is like: {_LIKE}."
+        said = (
+            "The last column is of the part alone. For the error to expect of each part, say roughly what the series is"
+        )
+        said += f" like: {_LIKE}."
     name = f" of {options.publication.name}" if options.publication is not None else ""
     lines = [
         f"{len(parts)} parts{name}",

@@ -176,11 +176,11 @@ def _summary(made: Made, options: argparse.Namespace) -> list[str]:
         " ".join(content.near),
         *(note if len(note) <= _LONGEST else f"{note[:_LONGEST]} …" for note in people_in_words(content)),
         _guarantee(made, within),
-        "It holds for everyone, whatever their events; an individual is one value of"
+        "It holds for everyone, whatever their events. An individual is one value of"
         f" {options.identifier!r}. {caps_in_words(made.series, count, ' over all series' if panel else '')}. It assumes"
-        " that each individual has one identifier; that the grid, the caps and all other parameters were chosen"
-        " without looking at this log; and that whoever runs this, who is trusted with the log, publishes nothing from"
-        " it but this release and what is computed from the release.",
+        " three things. Each individual has one identifier. The grid and all other parameters were chosen without"
+        " looking at this log. Whoever runs this is trusted with the log, and publishes nothing from it but this"
+        " release and what is computed from the release.",
     ]
     if within:
         delta, periods = first.stated.loss[0][1], len(count.period_lengths())

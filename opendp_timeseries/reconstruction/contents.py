@@ -314,7 +314,7 @@ def _sums(series: dict[str, AnySeries], groups: list[list[str]]) -> list[str]:
     """Say what adds up, of series and of steps."""
     if next(iter(series.values())).is_mean:
         return ["Means of all that is in these steps, and not of the means above."]
-    found = ["A sum over several steps holds whoever comes in several of them several times."]
+    found = ["A sum of several steps counts somebody again in each step in which they come."]
     levels = [np.sum([series[name].values for name in group], axis=0) for group in groups]
     if len(levels) > 1 and all(np.allclose(one, levels[-1]) for one in levels):
         found.append("Parts add up to their total, but for rounding.")

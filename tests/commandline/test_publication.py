@@ -758,7 +758,9 @@ def test_a_programme_says_the_error_to_expect_of_each_part(city, capsys):
     assert "of the level" not in said
     assert main(["programme", "publication.toml", "--level", "1"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"They are up to \d+% of the level: longer steps, fewer keys or a larger budget show more", said)
+    assert re.search(
+        r"Those of series are up to \d+% of the level: longer steps, fewer keys or more budget show more", said
+    )
     (city / "trips.ledger").unlink()
     for line in ("participation_cap = 6", "key_cap = 1", "people_cap = 3"):
         text = (city / "publication.toml").read_text()

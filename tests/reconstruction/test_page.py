@@ -118,7 +118,7 @@ def test_the_last_of_whole_days_is_in_the_series():
     assert "from 2024-03-01 to 2024-03-31;" in page
     assert page.count("2024-04-01") == 0
     assert "<h2>Totals by month</h2>" in page
-    assert "A sum over several steps holds whoever comes in several of them several times." in page
+    assert "A sum of several steps counts somebody again in each step in which they come." in page
 
 
 def test_totals_are_those_of_resample():
