@@ -100,7 +100,7 @@ def _texts(path: Path, column: str, delimiter: str, encoding: str | None) -> Ite
         lines = Lines(file, encoding or "utf-8")
         place = next(csv.reader([lines.header(path.name)], delimiter=delimiter)).index(column)
         with contextlib.suppress(csv.Error):
-            for row in csv.reader(lines.block(_LONGEST), delimiter=delimiter):
+            for row in csv.reader(lines.decoded(lines.block(_LONGEST).splitlines(keepends=True)), delimiter=delimiter):
                 if len(row) > place and (text := row[place].strip()):
                     yield text
 
