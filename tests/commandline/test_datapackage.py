@@ -27,7 +27,8 @@ def test_a_release_is_described_for_portals(tmp_path, monkeypatch, decimal, ahea
     for resource in described["resources"]:
         assert (tmp_path / resource["path"]).exists()
         if "schema" in resource:
-            text = (tmp_path / resource["path"]).read_text("utf-8-sig")
+            text = (tmp_path / resource["path"]).read_text(resource["encoding"])
+            assert not text.startswith("\ufeff")  # the encoding says that there is a mark
             rows = csv.reader(text.splitlines(), delimiter=resource["dialect"]["delimiter"])
             assert next(rows) == [field["name"] for field in resource["schema"]["fields"]]
     assert [resource["name"] for resource in described["resources"]] == ["series", "individuals", "record", "page"]

@@ -981,7 +981,14 @@ def test_a_page_grows_with_the_parts(tmp_path, monkeypatch, capsys):
         assert f"<th scope=row>{name}</th>" in page  # of individuals
         assert ("Revised by what was released since: 2024-03" in page) == (number > 1)
         assert "<h2>The usual course of city</h2>" in page
-        assert ts.Ledger("city.ledger").guarantee() in html.unescape(page)
+        whole = ts.Ledger("city.ledger").programme.identifier[:16]
+        stated = f"{ts.Ledger('city.ledger').guarantee()}, of all that was released so far; in programme {whole} with"
+        assert f"{stated} (ε = 2, δ = 1e-06) in all" in html.unescape(page)
+        assert f"Guarantee: {stated} (ε = 2" in said
+        assert "Parts add up to their total, but for rounding." in said
+        assert "These numbers do not add up" in said
+        assert "days.csv, days.html" in said
+        assert main(["verify", "days.json"]) == 0
         (record,) = re.findall(r"data:application/json;base64,([\w+/=]+)", page)
         (tmp_path / "all.json").write_bytes(base64.b64decode(record))
         assert main(["verify", "all.json"]) == 0

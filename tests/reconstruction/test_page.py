@@ -16,6 +16,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.commandline import outputs
+from opendp_timeseries.reconstruction import page as pages
 from opendp_timeseries.reconstruction.contents import contents_of, instants_as_text
 from opendp_timeseries.reconstruction.digits import THIN, digits_for, rounded
 from opendp_timeseries.reconstruction.svg import drawing, ends_of, figure
@@ -632,3 +633,16 @@ def test_a_page_of_a_year_has_profiles_and_says_what_may_be_compared(tmp_path):
     assert made.profiles == {}
     assert made.cite.startswith("Trips, 2024-03-25 to 2024-04-05.")  # and what is a forecast is not cited
     assert made.name == "trips-2024-03-to-2024-04"
+
+
+def test_a_page_names_no_file_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(pages, "_MOST", 10_000)
+    series = ts.interpolate(behind_a_count())
+    alone = pages.page_of(contents_of(series))
+    assert alone.count("too large for this page; ask its publisher for it") == 2
+    assert "verify" not in alone
+    files = {"csv": "trips.csv", "json": "trips.json"}
+    beside = pages.page_of(contents_of(series, files=files))
+    for name in files.values():
+        assert f"too large for this page; published beside it, as {name}" in beside
+    assert "<code>python -m opendp_timeseries verify trips.json</code>" in beside
