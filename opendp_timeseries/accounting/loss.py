@@ -243,7 +243,7 @@ class PrivacyLoss:
         return (rho if rho <= _MAX_RHO else math.inf), tail
 
     def distribution(self, discretization: float = 1e-3, tail: float = 1e-15) -> Any:
-        """Return the loss for ``dp_accounting``, by :func:`~.conversions.privacy_loss_distribution`."""
+        """Return the loss for ``dp_accounting``, by :func:`~.accounting.conversions.privacy_loss_distribution`."""
         return privacy_loss_distribution(self.delta, discretization, tail)
 
     def _over_variance(self, squares: Floats) -> Floats:
