@@ -1449,7 +1449,7 @@ def test_a_forecast_is_said_to_be_one_in_the_table(log_file, tmp_path, capsys, m
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"time_format": "%d.%m.%Y"}, "times are not written as '%d.%m.%Y': give --time-format as they are"),
+        ({"time_format": "%d.%m.%Y"}, "not written as '%d.%m.%Y': leave out --time-format and --time-unit, as most"),
         ({"start": "2023-01-01"}, "the log is of another time than the grid"),
         ({"by": "at", "keys": "Mitte"}, "keys are spelled otherwise than in --keys, by spaces, capital letters"),
         ({}, ""),

@@ -71,8 +71,7 @@ def _causes(found: LogCheck, options: argparse.Namespace) -> Iterator[str]:
     form = "ISO 8601, such as 2024-03-01T08:30" if options.time_format is None else repr(options.time_format)
     remedy = "give --time-format as they are, such as '%d.%m.%Y %H:%M', or --time-unit for numbers since 1970"
     if found.unreadable_time > _MANY * found.rows and options.file.suffix.lower() in CSV_SUFFIXES:
-        flags = likely_times(options.file, options.time, delimiter_of(options), options.encoding)
-        remedy = f"give {flags}, in which most seem to be" if flags else remedy
+        remedy = likely_times(options.file, options.time, delimiter_of(options), options.encoding) or remedy
     likely = {
         "identifier": (found.without_identifier, "people are told apart by another column: "),
         "time": (

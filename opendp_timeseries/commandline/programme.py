@@ -295,9 +295,9 @@ def _table(options: argparse.Namespace, plan: Plan, errors: list[dict[str, float
         )
     if not errors:
         said = (
-            "The last column is of the part alone. For the error to expect of each part, say roughly what the series is"
+            f"For the error to expect of each part, say roughly what the series is like: {_LIKE}. The last column is of"
         )
-        said += f" like: {_LIKE}."
+        said += " the part alone."
     name = f" of {options.publication.name}" if options.publication is not None else ""
     lines = [
         f"{len(parts)} parts{name}",
