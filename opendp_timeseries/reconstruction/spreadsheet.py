@@ -25,6 +25,8 @@ _FIRST: Final = np.datetime64("1900-03-01")
 #: A text that begins so is a formula to a spreadsheet.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _MARKED: Final = "utf-8-sig"
+#: Letters in a line of a cell, of notes and of a column of numbers, and points that a line is high.
+_WIDE, _NARROW, _LINE = 110, 8, 15
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
@@ -107,8 +109,8 @@ def workbook_of(made: Contents) -> bytes:
     notes = book.create_sheet("Notes")
     for row, text in enumerate([made.title, *_notes(made)], 1):
         _write(notes.cell(row, 1), text)
-        notes.cell(row, 1).alignment = _wrapping()
-    notes.column_dimensions["A"].width = 120
+        _wrap(notes, row, _WIDE)
+    notes.column_dimensions["A"].width = _WIDE
     file = io.BytesIO()
     book.save(file)
     return file.getvalue()
@@ -136,10 +138,13 @@ def _grey(sheet: Any, column: int, faint: Any) -> None:
         sheet.cell(row + 2, column).font = styles.Font(color="FF8C8C8C")
 
 
-def _wrapping() -> Any:
-    """Return how long texts stand in a cell: in lines."""
+def _wrap(sheet: Any, row: int, letters: int) -> None:
+    """Let the texts of a row stand in lines of about so many letters, and the row be as high as they are."""
     styles = check.installed("openpyxl.styles", "workbooks need openpyxl", "excel")
-    return styles.Alignment(wrap_text=True, vertical="top")
+    for cell in sheet[row]:
+        cell.alignment = styles.Alignment(wrap_text=True, vertical="top")
+    lines = max(-(-len(str(cell.value)) // letters) for cell in sheet[row])
+    sheet.row_dimensions[row].height = _LINE * lines  # or LibreOffice draws them over each other
 
 
 def _number(cell: Any, places: int) -> None:
@@ -173,7 +178,7 @@ def _sheet(sheet: Any, title: str, grid: TimeGrid, series: dict[str, Any], level
     sheet.title = title
     for column, word in enumerate(head, 1):
         _write(sheet.cell(1, column), word)
-        sheet.cell(1, column).alignment = _wrapping()
+    _wrap(sheet, 1, _NARROW)
     starts, times = grid.edges("local")[:-1], instants_as_text(grid)[:-1].tolist()
     form = _FORMS.get(min(map(len, times)), "yyyy-mm-dd hh:mm:ss")
     if grid.is_integer:
