@@ -30,6 +30,7 @@ from opendp_timeseries.accounting.joint import FilteredLoss, filter_order, joint
 from opendp_timeseries.ledger import ledger
 from opendp_timeseries.ledger.book import Chain, _digest
 from opendp_timeseries.plugin.known import KnownMap, known_loss
+from opendp_timeseries.release.documents import joint_guarantee
 from tests.limits import within
 from tests.refused import refuses
 
@@ -678,7 +679,9 @@ def test_parts_of_a_programme_name_it_in_the_same_words(tmp_path, planned):
     releases = [book.release(parts[0], LOG), *book.release(ts.make_composition(parts[-2:], delta=1e-6), LOG)]
     wholes = [release.stated.whole for release in releases]
     assert {(whole.number, whole.parts, whole.programme) for whole in wholes} == {(None, None, programme.identifier)}
-    assert all(f"; in programme {programme.identifier[:16]} with (ε = 1" in one.guarantee() for one in releases)
+    named = f"programme {programme.identifier[:16]} with (ε = 1, δ = 1e-06) in all"
+    assert all(one.guarantee().endswith(f"; in {named}") for one in releases)
+    assert joint_guarantee(releases).endswith(f"; all part of {named}")  # as a page of all of them says
     assert book.verify().within
     right = book.path.read_bytes()
     lines = [json.loads(line)["entry"] for line in right.splitlines()[:-1]]

@@ -204,9 +204,11 @@ def adaptivity_of(releases: Sequence[Release]) -> Adaptivity:
 def _shared_whole(releases: Sequence[Release]) -> str:
     """Return the whole of which all releases say that they are parts, in words; nothing if they differ in it."""
     wholes = {
-        None if whole is None else replace(whole, number=None, parts=None, digest=None, programme=None)
+        None if whole is None else replace(whole, number=None, parts=None, digest=None)
         for whole in (release.stated.whole for release in releases)
     }
+    if len(wholes) > 1:  # in one ledger, some may be of its programme
+        wholes = {None if whole is None else replace(whole, programme=None) for whole in wholes}
     (whole, *others) = wholes
     if whole is None or others:
         return ""
