@@ -23,9 +23,10 @@ _CYCLES: Final = 8
 _HALF_WAVES: Final = 12
 #: Half-waves of a trend.
 _BENDS: Final = 12
-#: Most phases of the shortest season at which patterns of longer ones have sizes of their own; and the least size.
+#: Most phases of the shortest season at which patterns of longer ones have sizes of their own; the least square of
+#: these.
 _PHASES: Final = 48
-_CALM: Final = 0.5
+_FLOOR: Final = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,7 @@ class Basis:
         where = self.seasons[0].at(steps) * phases
         return np.array([np.interp(where, np.arange(phases), row, period=phases) for row in self.envelope])
 
-    def enveloped(self, power: Array) -> "Basis":
+    def with_sizes(self, power: Array) -> "Basis":
         """Return a basis of all columns where patterns of longer seasons are as large as this mean square says.
 
         :param power: by season and step.
@@ -94,7 +95,7 @@ class Basis:
         by_phase = np.array([np.bincount(at, row, phases) / number for row in power])
         share = by_phase / np.maximum(by_phase.mean(axis=1, keepdims=True), 1e-300)
         share[0] = 1.0
-        return replace(self, kept=None, envelope=np.sqrt((1 - _CALM) * share + _CALM))
+        return replace(self, kept=None, envelope=np.sqrt((1 - _FLOOR) * share + _FLOOR))
 
     @cached_property
     def which(self) -> NDArray[np.int64]:

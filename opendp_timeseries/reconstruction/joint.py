@@ -49,7 +49,7 @@ class Levels(NamedTuple):
     """Levels of parts: of each tier, above zero, for shapes and sizes; and of counts, whose errors share a sum."""
 
     tiers: Array  # parts by tiers
-    total: Array  # of counts, in people; right on average, and so perhaps below zero
+    total: Array  # of counts, in people; above zero if that of their group is, to which they add up
     variance: Array  # of each total, without what all have in common
 
 

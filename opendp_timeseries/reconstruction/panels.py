@@ -115,11 +115,11 @@ class _TopOfCounts:
 
 def _levels_of_counts(means: Array, noise: Array, noise_of_all: float, top: Top, of_group: float) -> Levels:
     """Return the levels of parts with one tier: their means, as far as they are above zero and add up."""
-    totals, variances = _divided(means[:, 0], noise**2, of_group)
+    totals, variances = _division(means[:, 0], noise**2, of_group)
     return Levels(_positive(totals[:, None], noise, top), totals, variances)
 
 
-def _divided(levels: Array, variances: Array, of_group: float) -> tuple[Array, Array]:
+def _division(levels: Array, variances: Array, of_group: float) -> tuple[Array, Array]:
     """Return levels above zero that add up to that of their group, unless this is below zero itself."""
     return above_zero(levels, variances, of_group) if of_group > 0 else (levels, variances)
 
@@ -210,7 +210,7 @@ class _Population(NamedTuple):
         """Return the levels of parts: those of people together, those of tiers as far as their own means tell."""
         alike = float(np.sqrt(np.mean(noise**2)))
         found = panel(means, self.ends, self.weights, alike, (means.sum(axis=0), noise_of_all), prior=self.prior)
-        totals, variances = _divided(found.levels, found.own, of_group)
+        totals, variances = _division(found.levels, found.own, of_group)
         usual = np.maximum(totals, 0.0)[:, None] * top.level / max(float(top.level[-1] / self.weights[0, -1]), 1e-300)
         free = (_MISFIT * usual) ** 2
         tiers = usual + free / (free + noise[:, None] ** 2) * (means - usual)

@@ -35,9 +35,9 @@ _FAR: Final = 0.05
 #: by how much the logarithm of the evidence must grow for departures in proportion to the patterns.
 _HASTES: Final = (0.0, 6.0)
 _CLEARLY: Final = 3.0
-#: Turns until it is seen where patterns are large, and by how much the logarithm of the evidence must grow for it.
-_TURNS: Final = 2
-_LIKELIER: Final = 1.0
+#: How often it is seen where patterns are large, and by how much the logarithm of the evidence must grow for it.
+_SIZINGS: Final = 2
+_GAIN: Final = 1.0
 #: How often series without any single event may show one: all that are looked at together.
 _FALSE: Final = 0.01
 #: Before any is seen: how many single events are thought to be among the kept steps, and their mean square by that of
@@ -106,15 +106,15 @@ def _with_envelope(plain: _Fitted) -> _Fitted:
     """Return the fit whose patterns of longer seasons are larger at some phases of the shortest, if that is likelier.
 
     A Saturday differs from a Monday at eight, not at three. Taken to be as large at any hour, what a day has of its own
-    is missed where it is large, and seen where it is nothing. How large it is shows in the fit itself.
+    is missed where it is large, and seen where it is nothing. How large it is shows in the fit itself. Long series are
+    left as they are: their values tell it, and a further fit takes long.
     """
     found, basis = plain, plain.model.basis
-    if len(basis.seasons) < 2:
+    if len(basis.seasons) < 2 or plain.model.seen.part() is not plain.model.seen:
         return plain
-    for _ in range(_TURNS):
+    for _ in range(_SIZINGS):
         model = found.model
-        again = replace(model, basis=basis.enveloped(_power(found)))
-        again.__dict__.pop("columns", None)
+        again = replace(model, basis=basis.with_sizes(_power(found)))
         try:
             tried = _fit(again, found.learnt)
         except FitError:
@@ -122,7 +122,7 @@ def _with_envelope(plain: _Fitted) -> _Fitted:
         if tried.evidence <= found.evidence:
             break
         found = tried
-    return found if found.evidence > plain.evidence + _LIKELIER else plain
+    return found if found.evidence > plain.evidence + _GAIN else plain
 
 
 def _power(fitted: _Fitted) -> Array:

@@ -291,7 +291,7 @@ def test_a_week_may_differ_at_some_hours_more_than_at_others():
 def test_sizes_at_phases_are_those_of_the_power():
     basis = Basis(1000, (Season(24.0), Season(168.0)), False, most=1000)
     power = np.array([np.ones(1000), np.arange(1000) % 24 == 8])
-    found, which = basis.enveloped(power), basis.season_of
+    found, which = basis.with_sizes(power), basis.season_of
     plain, sized = basis.at(np.arange(1000)), found.at(np.arange(1000))
     size = np.where(np.arange(1000) % 24 == 8, math.sqrt(0.5 * 24 + 0.5), math.sqrt(0.5))
     assert np.allclose(sized[:, which == 1], size[:, None] * plain[:, which == 1], atol=1e-9)
@@ -299,7 +299,7 @@ def test_sizes_at_phases_are_those_of_the_power():
     assert found.envelope.shape == (2, 24)
     # Of minutes, in between.
     minutes = Basis(4000, (Season(1440.0), Season(10080.0)), False, most=100)
-    of_minutes = minutes.enveloped(np.array([np.ones(4000), np.arange(4000) % 1440 / 1440]))
+    of_minutes = minutes.with_sizes(np.array([np.ones(4000), np.arange(4000) % 1440 / 1440]))
     assert of_minutes.envelope.shape == (2, 48)
     ratio = of_minutes.at(np.array([700, 715, 730]))[:, -1] / minutes.at(np.array([700, 715, 730]))[:, -1]
     assert np.all(np.diff(ratio) > 0)
