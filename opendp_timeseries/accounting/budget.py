@@ -118,7 +118,7 @@ class Budget:
 
 
 class LargeDeltaWarning(UserWarning):
-    """δ, or δ′, is above 1e-3: of a thousand individuals, one may be exposed outright. Depends on no log."""
+    """Warning that δ, or δ′, is above 1e-3: one individual of a thousand may be exposed outright. Depends on no log."""
 
 
 def warn_of_large_delta(delta: float | None, *, stacklevel: int) -> None:

@@ -20,7 +20,7 @@ from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import PARQUET_SUFFIXES, read_csv_log, read_parquet_log
 from opendp_timeseries.counting.tables import log_in_utc
 from opendp_timeseries.datasets import load_flights
-from opendp_timeseries.design.reading import MOST_BOUND, Reading, Source, panel_of
+from opendp_timeseries.design.reading import MAX_BOUND, Reading, Source, panel_of
 from opendp_timeseries.grid import steps_ahead
 from opendp_timeseries.reconstruction.seasons import read_seasons
 
@@ -169,7 +169,7 @@ def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> tuple[LogCheck, 
     how = {**chosen(options, *names), "excess": excess_of(options), **keys_and_groups(options)[0]}
     # With a gap, shares are of all events.
     few = options.step_cap if options.gap == 1 else _ALL
-    log = read_log(options, grid, step_cap=few if options.value is None else MOST_BOUND)
+    log = read_log(options, grid, step_cap=few if options.value is None else MAX_BOUND)
     return ts.check_log(log, grid=grid, **how), getattr(log, "notes", ())
 
 

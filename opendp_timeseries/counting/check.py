@@ -9,7 +9,7 @@ import numpy as np
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.count import Count
-from opendp_timeseries.design.reading import MOST_BOUND, Keys, Reading, Source, most_in_a_step, panel_of
+from opendp_timeseries.design.reading import MAX_BOUND, Keys, Reading, Source, bound_in_a_step, panel_of
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.design.weighting import Drop, Weighting, capped
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
@@ -182,7 +182,7 @@ def check_log(
         grid=grid,
         unit=Unit(period=within),
         panel=panel_of(by, keys),
-        step_cap=most_in_a_step(value, bound, step_cap),
+        step_cap=bound_in_a_step(value, bound, step_cap),
         gap=gap,
         key_cap=key_cap,
     )
@@ -198,7 +198,7 @@ def check_log(
         counts = engine.count(table, Count(reading, weighting), bytes(16))
         return math.ldexp(int(counts.sum()), -weighting.resolution_bits)
 
-    most = MOST_BOUND if reading.is_sum else tally.rows + 1
+    most = MAX_BOUND if reading.is_sum else tally.rows + 1
     on_grid = replace(reading, step_cap=most, gap=1, key_cap=None)
     # Of a file that was folded, there is no more of anybody in a step than the bound.
     events = counted(on_grid, everything) if reading.is_sum else tally.counted

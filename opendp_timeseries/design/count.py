@@ -108,7 +108,7 @@ class Count:
 
     @property
     def resolution_bits(self) -> int:
-        """Counts are multiples of ``2**-resolution_bits``."""
+        """Binary places of the counts: they are multiples of ``2**-resolution_bits``."""
         return self.weighting.resolution_bits
 
     @property
@@ -124,7 +124,7 @@ class Count:
 
     @property
     def single_series(self) -> Self:
-        """The count of each series by itself. The caps stay: they hold over the whole panel."""
+        """The count of a single series. The caps stay: they hold over the whole panel."""
         source = self.source and replace(self.source, by=None)
         reading = replace(self.reading, panel=None, key_cap=None, source=source, grouping=None)
         weighting = self.weighting

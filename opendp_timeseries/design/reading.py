@@ -23,7 +23,7 @@ from opendp_timeseries.grid import TimeGrid, check_grid
 Keys = Sequence[str] | Sequence[int]
 
 #: Bounds of values are at most this, so that weighed sums of many individuals are below 2**61.
-MOST_BOUND: Final = 2**20
+MAX_BOUND: Final = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ class Reading:
             raise ValueError(f"key_cap ({check.shown(self.key_cap)}) requires by= and keys=, or leave it out")
         gap = "the fewest steps from one counted step of an individual to their next, from 1, which is no gap, to the"
         for name, remedy, maximum in (
-            ("step_cap", "the most of one individual in one step", MOST_BOUND if self.is_sum else 10**100),  # a float
+            ("step_cap", "the most of one individual in one step", MAX_BOUND if self.is_sum else 10**100),  # a float
             ("gap", f"{gap} {self.grid.size} of the grid", self.grid.size),
             ("key_cap", "the most keys at which one individual counts in a step", None),
         ):
@@ -140,7 +140,7 @@ class Reading:
             raise ValueError(f"key_cap ({self.key_cap}) {problem}")
         if self.is_sum:  # so that no sum of what one individual adds to a group overflows
             remedy = f"must be at most this with groups of {self.series} keys; choose a coarser unit"
-            check.integer("bound", self.step_cap, maximum=256 * MOST_BOUND // self.series, remedy=remedy)
+            check.integer("bound", self.step_cap, maximum=256 * MAX_BOUND // self.series, remedy=remedy)
 
     @property
     def is_sum(self) -> bool:
@@ -207,8 +207,8 @@ class Reading:
         return self.grouping.levels(self.panel)
 
     @property
-    def most_steps(self) -> int:
-        """In how many steps one individual can be, over all series, after gap and key cap, in the longest period.
+    def max_steps(self) -> int:
+        """Number of steps in which one individual can be, over all series, by gap and key cap, in the longest period.
 
         With groups it is of those who are at one key at a time; others can be larger.
         """
@@ -229,7 +229,7 @@ class Reading:
 
     @property
     def period_length(self) -> int:
-        """In how many steps of one series an individual can be, in the longest period if there are periods."""
+        """Number of steps of one series in which an individual can be, in the longest period if there are periods."""
         return int(self.period_lengths()[0])
 
     def period_lengths(self) -> NDArray[np.int64]:
@@ -274,7 +274,7 @@ def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
     return tuple(map(_plain, keys))
 
 
-def most_in_a_step(value: str | None, bound: int | None, step_cap: int) -> int:
+def bound_in_a_step(value: str | None, bound: int | None, step_cap: int) -> int:
     """Return the most of one individual in one step: the bound of a value, or the cap on events."""
     if value is None:
         if bound is not None:

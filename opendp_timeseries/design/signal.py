@@ -102,19 +102,19 @@ class Signal:
 
     @property
     def extent(self) -> int:
-        """About how many numbers its influence and the law of that are made of."""
-        steps, tiers = self.count.reading.most_steps, self.count.tiers
+        """Approximate number of numbers of which its influence and law are made."""
+        steps, tiers = self.count.reading.max_steps, self.count.tiers
         cap = self.count.cap if tiers is None else tiers.first(tiers.last(self.count.reading))
         return min(cap or steps, steps) + len(self.kernels) * self.size
 
     @property
     def resolution_bits(self) -> int:
-        """Entries are multiples of ``2**-resolution_bits``."""
+        """Binary places of the entries: they are multiples of ``2**-resolution_bits``."""
         return self.count.resolution_bits + sum(kernel.resolution_bits for kernel in self.kernels)
 
     @property
     def single_series(self) -> Self | UnknownSignal:
-        """Each series by itself. The caps stay: they hold over the whole panel."""
+        """The signal of a single series. The caps stay: they hold over the whole panel."""
         if self.count.reading.is_once and self.count.tiers is not None:
             return UnknownSignal(self.grid.size)  # no count of one number weighs people by how many keys they have
         return replace(self, count=self.count.single_series, stages=self.kernels)

@@ -125,7 +125,7 @@ class Tiers:
             )
 
     def _weighs(self, last: int) -> bool:
-        """Say whether anybody weighs in the last tier, as weights are rounded down."""
+        """Return whether anybody weighs in the last tier, as weights are rounded down."""
         return last < 2**62 and Fraction(self.share) * self.first(last) * 4**RESOLUTION_BITS >= last
 
     def last(self, reading: Reading) -> int:
@@ -133,7 +133,7 @@ class Tiers:
 
         With groups it is of those who are at one key at a time; others can be larger, as those beyond the total bound.
         """
-        steps, bound = reading.most_steps, reading.step_cap
+        steps, bound = reading.max_steps, reading.step_cap
         squares = steps * bound**2
         if self.total_bound is not None:
             squares = min(squares, self.total_bound * bound)
@@ -157,11 +157,11 @@ class Tiers:
         return Weights(2, squares, rows)
 
     def is_drawn(self, reading: Reading) -> bool:
-        """Say that nothing is drawn."""
+        """Return False: nothing is drawn."""
         return False
 
     def is_full(self, reading: Reading) -> bool:
-        """Say that all steps of everybody can be read off."""
+        """Return True: all steps of everybody can be read off."""
         return True
 
     def influence(self, reading: Reading, reach: Reach) -> Influence:

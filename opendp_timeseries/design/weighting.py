@@ -37,21 +37,21 @@ class _Capped:
             raise ValueError(f"participation_cap ({self.cap}) {problem}")
 
     def is_full(self, reading: Reading) -> bool:
-        """Say whether everybody counts in full in all of their steps."""
-        return self.cap >= reading.most_steps
+        """Return whether everybody counts in full in all of their steps."""
+        return self.cap >= reading.max_steps
 
 
 @dataclass(frozen=True)
 class Drop(_Capped):
-    """As many steps of an individual as the cap count in full, each equally likely."""
+    """A cap on steps: of an individual in more, so many count in full, each equally likely."""
 
     tag: ClassVar[str] = "drop"
     norm: ClassVar[None] = None
     resolution_bits: ClassVar[int] = 0
 
     def is_drawn(self, reading: Reading) -> bool:
-        """Say whether each count draws anew which steps count."""
-        return self.cap < reading.most_steps
+        """Return whether each count draws anew which steps count."""
+        return self.cap < reading.max_steps
 
     def influence(self, reading: Reading, reach: Reach) -> Influence:
         """Return how far individuals with this reach move the counts."""
@@ -87,7 +87,7 @@ class Downweight(_Capped):
         return Weights(power, (self.cap * reading.step_cap**power,), np.array([[FULL]], dtype=np.int64))
 
     def is_drawn(self, reading: Reading) -> bool:
-        """Say that nothing is drawn."""
+        """Return False: nothing is drawn."""
         return False
 
     def influence(self, reading: Reading, reach: Reach) -> Influence:

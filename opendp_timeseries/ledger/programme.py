@@ -222,7 +222,7 @@ class Programme:
         @lru_cache
         def at_tiers(count: Count, scale: float, usual: float) -> ExpectedError:
             assert count.tiers is not None
-            often = participation_of({}, count.reading.most_steps)
+            often = participation_of({}, count.reading.max_steps)
             return error_at_tiers(described_signal(count.grid.size, **assumed, usual=usual), count, scale, often)
 
         def error(design: Design) -> ExpectedError:

@@ -27,7 +27,7 @@ from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.grouping import Grouping, grouping_of
 from opendp_timeseries.design.kernels import gaussian_kernel, identity_kernel
-from opendp_timeseries.design.reading import Keys, Reading, Source, most_in_a_step, panel_of
+from opendp_timeseries.design.reading import Keys, Reading, Source, bound_in_a_step, panel_of
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.tiers import Tiers, tiers_for
 from opendp_timeseries.design.unit import Unit
@@ -516,7 +516,7 @@ def plan(
     if caps and panel is not None:
         problem = "must be left out with keys: places are planned without a cap, which leaves nobody out"
         raise ValueError(f"participation_cap ({', '.join(map(str, caps))}) {problem}")
-    most = most_in_a_step(value, bound, step_cap)
+    most = bound_in_a_step(value, bound, step_cap)
     if value is not None:
         if caps:
             problem = "must be left out with value: sums are planned without a cap, which leaves nobody out"

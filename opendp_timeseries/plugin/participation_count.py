@@ -11,7 +11,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.grouping import grouping_of
-from opendp_timeseries.design.reading import Keys, Reading, most_in_a_step
+from opendp_timeseries.design.reading import Keys, Reading, bound_in_a_step
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.tiers import Tiers, tiers_for
 from opendp_timeseries.design.weighting import Drop, Weighting, capped
@@ -167,7 +167,7 @@ def make_participation_count(
     log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, value=value, periods=True)
     grouping = grouping_of(groups, log["panel"], shares)
     reading = Reading(
-        **log, grid=grid, step_cap=most_in_a_step(value, bound, step_cap), gap=gap, key_cap=key_cap, grouping=grouping
+        **log, grid=grid, step_cap=bound_in_a_step(value, bound, step_cap), gap=gap, key_cap=key_cap, grouping=grouping
     )
     sizes = {"typical": typical, "total_bound": total_bound}
     weighting = _weighting(reading, participation_cap, tiers, sizes, excess=excess, norm=norm, per=per)

@@ -64,7 +64,7 @@ def last_tier(release: Release, level: int = 0) -> Release:
     weights = count.tiers.weights(reading).rows
     of_all = float(weights[0, level - len(reading.levels)] / 2**RESOLUTION_BITS)
     panel = replace(reading, grouping=None)
-    whole = Signal(replace(count, reading=panel, weighting=Drop(panel.most_steps)))
+    whole = Signal(replace(count, reading=panel, weighting=Drop(panel.max_steps)))
     if grouping is not None and level:
         whole = whole.after(grouping.groups_at(level))
     tiers, series, steps = count.shape

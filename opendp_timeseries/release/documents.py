@@ -174,7 +174,7 @@ def _names_of_whole(release: Release) -> list[object]:
 
 
 def _is_one_whole(name: object, members: Iterable[Release]) -> bool:
-    """Whether parts are of the same whole: equal Contexts or compositions are so where their numbers are complete."""
+    """Return whether parts are of one whole: those of equal Contexts or compositions if their numbers are complete."""
     if not isinstance(name, Whole):
         return True
     parts = {(one.stated.whole and one.stated.whole.number, one.composition or id(one)) for one in members}

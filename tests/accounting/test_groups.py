@@ -46,7 +46,7 @@ def everybody(count):
 def added(count, tree, shares, person):
     """What a person adds in each period, by the slow count."""
     reading, entries = count.reading, count.size // count.weighting.series
-    tiers = {"ends": count.tiers.ends, "share": count.tiers.share, "most": reading.most_steps, "size": entries}
+    tiers = {"ends": count.tiers.ends, "share": count.tiers.share, "most": reading.max_steps, "size": entries}
     levels = [(part, series) for part, series in zip(shares, LEVELS[id(tree)], strict=True)]
     length = reading.unit.period.length if reading.unit.period else reading.grid.size
     vectors = []
@@ -103,7 +103,7 @@ def test_nobody_moves_keys_and_groups_further_than_stated(name):
             influence = made.influence(periods=periods)
             reached = sum(sorted(largest)[-periods:]) * unit
             assert influence.l2_squared * Fraction(7 if made is replaced else 9, 10) < reached <= influence.l2_squared
-            bound = count.reading.step_cap**2 * count.tiers.first(count.reading.most_steps) * periods
+            bound = count.reading.step_cap**2 * count.tiers.first(count.reading.max_steps) * periods
             assert influence.l2_squared == bound * (2 if made is replaced else 1)
             assert influence.l2**2 >= influence.l2_squared
             assert influence.l0 == count.size
@@ -125,7 +125,7 @@ def test_groups_cost_what_one_series_costs():
         one = count_of(None, keys=None, steps=size, tiers=tiers, **options)
         for tree, shares in ((CITY, None), (CITY, (0.25, 0.75)), (NESTED, None)):
             several = count_of(tree, shares, steps=size, tiers=tiers, **options)
-            assert several.reading.most_steps == one.reading.most_steps
+            assert several.reading.max_steps == one.reading.max_steps
             for periods in range(1, 1 + len(one.reading.period_lengths())):
                 first, second = (count.influence(2, periods=periods) for count in (one, several))
                 assert (first.l2, first.l2_squared, first.individuals) == (

@@ -162,7 +162,7 @@ def test_the_sum_of_stations_is_that_of_the_city(epsilon):
     # Without the city, levels alone, which are all that a sum over all steps depends on.
     chain, alone = private_count(31), []
     scale, count = least(chain, epsilon=epsilon), signal_of(chain).count
-    ends, weights = count.tiers.table(count.reading.most_steps)
+    ends, weights = count.tiers.table(count.reading.max_steps)
     means = np.reshape(chain(log), (count.tiers.series, 25, 31)).mean(axis=2).T
     for seed in range(200):
         noise = np.random.default_rng(seed).normal(0, scale / 31**0.5, means.shape)

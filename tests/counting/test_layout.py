@@ -61,7 +61,7 @@ def test_nobody_is_in_several_places_of_the_packed_rows():
     keys, tiers = tuple(map(str, range(25))), Tiers(ends=(2, 9))
     source = Source(identifier="id", time="time", by="at")
     count = make.count(source=source, grid=TimeGrid(size=24), panel=keys, key_cap=1, tiers=tiers)
-    assert (count.reading.most_steps, count.reading.places) == (24, 600)
+    assert (count.reading.max_steps, count.reading.places) == (24, 600)
     places = np.arange(24) * 7 % 25 * 24 + np.arange(24)  # one key at each step
     counts = capped_count(np.zeros(24, dtype=int), places, count, bytes(16)).reshape(3, -1)
     assert [np.flatnonzero(tier).tolist() for tier in counts] == [np.sort(places).tolist()] * 3

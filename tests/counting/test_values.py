@@ -15,7 +15,7 @@ from opendp_timeseries.counting.amounts import amount_of, amounts_of
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import read_csv_log
 from opendp_timeseries.design.grouping import Grouping
-from opendp_timeseries.design.reading import MOST_BOUND, Source
+from opendp_timeseries.design.reading import MAX_BOUND, Source
 from opendp_timeseries.design.tiers import Tiers, tiers_for
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid
@@ -37,7 +37,7 @@ def counted(log, count):
     return engine_of(log).count(log, count, KEY).tolist()
 
 
-@pytest.mark.parametrize("bound", [1, 3, 600, MOST_BOUND])
+@pytest.mark.parametrize("bound", [1, 3, 600, MAX_BOUND])
 def test_each_cell_is_a_number_by_itself(bound):
     for kind, cells in drawn.VALUES.values():
         expected = [oracle.amount(number, bound) for _, number in cells]
@@ -53,8 +53,8 @@ def test_halves_are_rounded_up_wherever_floats_end():
     for whole in (0, 1, 2**19, 2**20 - 1):
         half = whole + 0.5
         near = np.array([math.nextafter(half, 0), half, math.nextafter(half, math.inf)])
-        assert amounts_of(near, MOST_BOUND).tolist() == [whole, whole + 1, whole + 1]
-        assert [amount_of(cell, MOST_BOUND) for cell in near.tolist()] == [whole, whole + 1, whole + 1]
+        assert amounts_of(near, MAX_BOUND).tolist() == [whole, whole + 1, whole + 1]
+        assert [amount_of(cell, MAX_BOUND) for cell in near.tolist()] == [whole, whole + 1, whole + 1]
 
 
 def test_odd_cells_raise_nothing_and_are_of_no_value():
@@ -188,14 +188,14 @@ def test_no_text_takes_long_to_be_no_number():
 
 def test_sums_do_not_wrap_and_stay_at_a_limit(monkeypatch):
     """Whoever comes: 2**28 individuals at the bound would be beyond 64 bits."""
-    monkeypatch.setattr(capped_count, "MOST_SUM", 2**16 * MOST_BOUND * 3)
+    monkeypatch.setattr(capped_count, "MOST_SUM", 2**16 * MAX_BOUND * 3)
     monkeypatch.setattr(capped_count, "_CHUNK", 2)
     log = {"who": np.arange(9), "when": np.zeros(9, int), "value": np.full(9, 1e30)}
-    count = count_of(MOST_BOUND, participation_cap=1, excess="l2")
-    assert counted(log, count)[0] == 2**16 * MOST_BOUND * 3
+    count = count_of(MAX_BOUND, participation_cap=1, excess="l2")
+    assert counted(log, count)[0] == 2**16 * MAX_BOUND * 3
     assert (
         2**17 + 1
-    ) * 2**16 * MOST_BOUND * 256 + scaling.MOST_SUM < 2**63  # a batch of people, at many keys of a group
+    ) * 2**16 * MAX_BOUND * 256 + scaling.MOST_SUM < 2**63  # a batch of people, at many keys of a group
     totals = make.count(
         source=count.source, grid=count.grid, step_cap=9, participation_cap=6, excess="l1", per=TimeGrid(size=2)
     )
@@ -211,9 +211,9 @@ def test_sums_in_a_database_do_not_wrap(backend, monkeypatch):
 
     who = np.arange(18) // 2  # each with two rows
     table = backend.table(who=who, when=np.zeros(18, int), value=np.full(18, 2**62))
-    assert counted(table, count_of(MOST_BOUND, participation_cap=1))[0] == 9 * MOST_BOUND
-    count = count_of(MOST_BOUND, participation_cap=1, excess="l2")
-    assert counted(table, count)[0] == 9 * 2**16 * MOST_BOUND
+    assert counted(table, count_of(MAX_BOUND, participation_cap=1))[0] == 9 * MAX_BOUND
+    count = count_of(MAX_BOUND, participation_cap=1, excess="l2")
+    assert counted(table, count)[0] == 9 * 2**16 * MAX_BOUND
     monkeypatch.setattr(database, "MOST_SUM", 2**37)
     assert counted(table, count)[0] == 2**37
 
@@ -257,7 +257,7 @@ def vectors_of(count, levels=None):
 
 def last_of(count):
     bound, typical, whole = count.reading.step_cap, count.tiers.typical, count.tiers.total_bound
-    squares = count.reading.most_steps * bound**2
+    squares = count.reading.max_steps * bound**2
     return -(-(squares if whole is None else min(squares, whole * bound)) // typical**2)
 
 
@@ -461,7 +461,7 @@ def test_tiers_for_values_begin_at_some_typical_ones_and_end_where_nobody_is_bey
     assert tiers_for(reading, typical=5).typical == 5
     assert tiers_for(reading, total_bound=10_000).last(reading) == -(-10_000 * 600 // 8**2)
     assert tiers_for(make.changed(make.count(source=None, grid=TimeGrid(size=744)), step_cap=20).reading).typical == 1
-    for bound in (1, 600, MOST_BOUND):
+    for bound in (1, 600, MAX_BOUND):
         for size in (1, 2**21):
             reading = count_of(bound, size=size, participation_cap=1).reading
             tiers = tiers_for(reading)

@@ -95,7 +95,7 @@ def weighed_by(size):
 
     def broken(sound, rows, count, key):
         reading = count.reading
-        cap, largest = min(reading.step_cap, 2**62), reading.most_steps * reading.step_cap**2
+        cap, largest = min(reading.step_cap, 2**62), reading.max_steps * reading.step_cap**2
 
         def add(counts, pairs, *more):
             def other(events, begins, power):
@@ -1090,14 +1090,14 @@ MUTANTS = [
            ("test_levels_of_a_panel_are_those_of_the_oracle", 31)),
     mutant("single events within the noise", "structural:_deviates", after(lambda found: 9 + np.abs(found)),
            ("test_there_are_no_single_events_in_noise", 2.0, 30.0)),
-    mutant("the last tier of one series for that of a panel", "Reading.most_steps",
+    mutant("the last tier of one series for that of a panel", "Reading.max_steps",
            lambda sound, reading: min(sound(reading), reading.period_length),
            ("test_the_last_tier_is_of_the_steps_that_gap_and_key_cap_leave", {}, 18_600, 607.6)),
-    mutant("the last tier of a panel whatever gap and key cap leave", "Reading.most_steps",
+    mutant("the last tier of a panel whatever gap and key cap leave", "Reading.max_steps",
            lambda sound, reading: reading.places,
            ("test_the_last_tier_is_of_the_steps_that_gap_and_key_cap_leave", {"key_cap": 1}, 744, 121.5)),
     mutant("bits for the steps that gap and key cap leave", "Places.own_bits",
-           edited(("self.reading.places", "self.reading.most_steps")),
+           edited(("self.reading.places", "self.reading.max_steps")),
            "test_nobody_is_in_several_places_of_the_packed_rows"),
     mutant("a unit of two for one", "Reading.reach",
            edited(("distance * self.unit.individuals", "distance")), IN_MEMORY),

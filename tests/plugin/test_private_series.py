@@ -55,7 +55,7 @@ def test_the_last_tier_is_of_the_steps_that_gap_and_key_cap_leave(log_space, lim
     month, stations = ts.TimeGrid(size=744), list(range(25))
     chain = log_space >> ts.then_participation_count(month, by="site", keys=stations, **limits)
     count = signal_of(chain).count
-    assert count.reading.most_steps == steps
+    assert count.reading.max_steps == steps
     of_all = count.tiers.table(steps).weights[0, -1] / 2**16
     assert ts.least_scale(chain, sampling_probability=1, **BUDGET) / of_all == pytest.approx(noise, abs=0.05)
 

@@ -36,9 +36,9 @@ def count_of(size=SIZE, tiers=None, **change):
 def released(by_steps, rng, *, scale=None, count=None):
     """A model of a release, for public counts of those in so many steps each: NumPy's noise, to be reproducible."""
     count = count or count_of(len(next(iter(by_steps.values()))))
-    table = count.tiers.table(count.reading.most_steps)
+    table = count.tiers.table(count.reading.max_steps)
     rows = table.weights[np.searchsorted(table.ends, list(by_steps))] / 2**RESOLUTION_BITS
-    scale = NOISE * np.sqrt(count.tiers.first(count.reading.most_steps)) if scale is None else scale
+    scale = NOISE * np.sqrt(count.tiers.first(count.reading.max_steps)) if scale is None else scale
     values = (rows.T @ np.array(list(by_steps.values()))).ravel()
     values = values + rng.normal(0, scale, len(values))
     return release_of(
@@ -267,7 +267,7 @@ def test_interpolation_takes_the_last_scale_in_counts(panel):
     last = last_tier(release)
     assert last_tier(last) is last
     assert (last.size, last.keys) == (240 * count.reading.series, count.panel)
-    of_all = count.tiers.table(count.reading.most_steps).weights[0, -1] / 2**RESOLUTION_BITS
+    of_all = count.tiers.table(count.reading.max_steps).weights[0, -1] / 2**RESOLUTION_BITS
     assert last.scale == 1e-3 / of_all
     assert np.array_equal(last.values, release.values[-last.size :] / of_all)
     assert np.allclose(last.values, sum(groups.values()), rtol=0, atol=0.1)
@@ -316,7 +316,7 @@ def test_levels_of_a_panel_add_up_and_so_do_their_errors():
     """A panel of days whose noise hides all but the sum: signed levels, of which the sum is that of all keys."""
     keys, size = tuple("abcd"), 35
     count = count_of(size, default_tiers(size * len(keys)), panel=keys)
-    ends, weights = count.tiers.table(count.reading.most_steps)
+    ends, weights = count.tiers.table(count.reading.max_steps)
     weights, covered, negative = weights / 2**RESOLUTION_BITS, [], 0
     for seed in range(3):
         rng = np.random.default_rng(seed)
