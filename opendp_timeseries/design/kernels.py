@@ -164,10 +164,10 @@ class Kernel:
 
     def python(self) -> str:
         """Return the call that makes this kernel, after ``ts.``."""
-        if self._named(self.resolution_bits) != self:
-            return f"Kernel.from_dict({self.to_dict()!r}, {self.size})"
         maker, *parameter = self.name.split()
-        if maker != "identity" and self.resolution_bits != _RESOLUTION_BITS:
+        if maker == "identity" or self._named(self.resolution_bits) != self:
+            return f"Kernel.from_dict({self.to_dict()!r}, {self.size})"
+        if self.resolution_bits != _RESOLUTION_BITS:
             parameter.append(f"resolution_bits={self.resolution_bits}")
         return f"{maker}_kernel({', '.join([str(self.size), *parameter])})"
 
