@@ -480,7 +480,7 @@ def test_releases_are_plain_values_that_keep_no_data():
 
 def test_a_page_says_why_nothing_is_stated():
     release = case(front="make_user_transformation").measurement()(LOG)
-    assert "no guarantee is stated: it is not known how this signal was made: a stage (make_user_transformation)" in (
+    assert "No guarantee is stated: it is not known how this signal was made: a stage (make_user_transformation)" in (
         ts.interpolate(release).to_html()
     )
 
