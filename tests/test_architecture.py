@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -233,3 +235,20 @@ def test_circles_are_found() -> None:
 
 def test_a_module_on_no_floor_is_found() -> None:
     refuses("attic stands on no floor", wrong_imports, {"attic": ""}, PLAN, error=AssertionError)
+
+
+def test_the_start_loads_parts_of_scipy_only_where_they_are_used():
+    """They would take half of the time of ``--help``; and scikit-learn loads some, where OpenDP finds it."""
+    code = "import sys; sys.modules['sklearn'] = None; import opendp_timeseries.__main__; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    parts = {
+        "scipy.fft",
+        "scipy.linalg",
+        "scipy.optimize",
+        "scipy.signal",
+        "scipy.sparse",
+        "scipy.special",
+        "scipy.stats",
+    }
+    assert "scipy" in loaded
+    assert not parts & set(loaded)

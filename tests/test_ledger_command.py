@@ -487,6 +487,19 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
+def wait_while_it_works(child):
+    """Wait for the end of a process, or until it has slept for half a minute or spun for one, whatever others do."""
+    spent, idle = -1, 0
+    while child.poll() is None:
+        time.sleep(0.25)
+        state, *numbers = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
+        before, spent = spent, int(numbers[10]) + int(numbers[11])
+        idle = idle + 1 if state == "S" and spent == before else 0
+        if idle > 120 or spent > 60 * os.sysconf("SC_CLK_TCK"):
+            child.kill()
+            raise subprocess.TimeoutExpired(child.args, idle / 4)
+
+
 def end_of_limited(log, *more, megabytes):
     """Run a command where memory may end, in a process that has none in reserve; return its exit status.
 
@@ -498,8 +511,10 @@ def end_of_limited(log, *more, megabytes):
     command += ["--ledger", str(ledger.path), "--output", str(megabytes)]
     code = [sys.executable, "-c", LIMITED, str(megabytes), *command]
     environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}  # others have a gigabyte in reserve
-    child = subprocess.run(code, capture_output=True, timeout=60, env=environment, check=False)
-    said, (*entries,) = child.stderr.decode(), ledger.entries
+    with subprocess.Popen(code, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment) as child:
+        wait_while_it_works(child)
+        said = child.stderr.read().decode()
+    (*entries,) = ledger.entries
     assert not entries or "run the same command with --resume" in said
     assert child.returncode != 2 or not entries or f"; entry 1 of {ledger.path.resolve()} is spent" in said
     if entries:

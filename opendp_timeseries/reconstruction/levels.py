@@ -17,9 +17,8 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
 
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 
@@ -283,7 +282,7 @@ def above_zero(levels: Array, variances: Array, total: float) -> tuple[Array, Ar
         """Means and variances of normal variables above zero, the less likely the larger they are by so much."""
         by_error = levels / error - tilt * error
         near = np.maximum(by_error, _FAR)
-        ratio = np.exp(-(near**2) / 2 - log_ndtr(near)) / math.sqrt(2 * math.pi)
+        ratio = np.exp(-(near**2) / 2 - scipy.special.log_ndtr(near)) / math.sqrt(2 * math.pi)
         beyond, square = near + ratio, 1 - ratio * (near + ratio)
         far = by_error < _FAR  # where they are nearly exponential
         beyond = np.where(far, 1 / np.maximum(-by_error, -_FAR), beyond)
@@ -296,7 +295,7 @@ def above_zero(levels: Array, variances: Array, total: float) -> tuple[Array, Ar
         low, width = low - width, 2 * width
     while at(high)[0].sum() > total:
         high, width = high + width, 2 * width
-    tilt = low if low == high else brentq(lambda tilt: float(at(tilt)[0].sum()) - total, low, high)
+    tilt = low if low == high else scipy.optimize.brentq(lambda tilt: float(at(tilt)[0].sum()) - total, low, high)
     means, left = at(tilt)
     return means * (total / means.sum()), left
 
