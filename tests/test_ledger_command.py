@@ -25,7 +25,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.__main__ import main
-from opendp_timeseries.commandline import release
+from opendp_timeseries.commandline import outputs, release
 from opendp_timeseries.ledger import book
 from opendp_timeseries.plugin import participation_count
 from tests.refused import refusal
@@ -409,7 +409,7 @@ def spinning(writing):
 
 
 @posix
-@pytest.mark.parametrize("place", [(participation_count, "engine_of"), (ts, "smooth")])
+@pytest.mark.parametrize("place", [(participation_count, "engine_of"), (outputs, "series_of")])
 @pytest.mark.parametrize(
     ("hang", "signals"),
     [
@@ -427,7 +427,8 @@ def test_a_second_signal_ends_a_command_that_hangs(in_folder, monkeypatch, place
     with monkeypatch.context() as patch:
         patch.setattr(*place, lambda *_, **__: hang(writing))
         child = in_a_child()
-    os.read(reading, 1)
+    os.close(writing)
+    assert os.read(reading, 1), "the command ended without it"
     if hang is spinning:
         time.sleep(0.1)  # it has said so a moment before it spins
     os.kill(child, first)
@@ -437,7 +438,7 @@ def test_a_second_signal_ends_a_command_that_hangs(in_folder, monkeypatch, place
         ended, status = os.waitpid(child, os.WNOHANG)
         time.sleep(0.01)
     if ended:  # what is not held back ends at the first, if Python runs at all
-        assert (place[1], os.waitstatus_to_exitcode(status)) == ("smooth", 130)  # even one about to spin
+        assert (place[1], os.waitstatus_to_exitcode(status)) == ("series_of", 130)  # even one about to spin
     else:
         os.kill(child, second)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -second
@@ -445,7 +446,6 @@ def test_a_second_signal_ends_a_command_that_hangs(in_folder, monkeypatch, place
     assert has_said(in_folder, "run the same command with --resume")
     get_again(in_folder)
     os.close(reading)
-    os.close(writing)
 
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the size of the process from /proc")

@@ -86,8 +86,8 @@ class LogCheck:
             "keys at a time": self.key_cap is not None,
             f"{what} in a step": self.step_cap > 1 or self.participation_cap is not None,
         }
-        on = [name for name, is_asked in capped.items() if is_asked]
-        by = [f"the cap{'s' * (len(on) > 1)} on {' and on '.join(on)}"] if on else []
+        on = [f"on {name}" for name, is_asked in capped.items() if is_asked]
+        by = [f"the caps {', '.join(on[:-1])} and {on[-1]}"] if len(on) > 1 else [f"the cap {name}" for name in on]
         if self.gap > 1:
             by = ["the gap", *by]
             apart = [

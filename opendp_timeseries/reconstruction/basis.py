@@ -34,12 +34,12 @@ class Basis:
     """Columns in which level, patterns and trend are linear, and the prior variance of each.
 
     A column is a wave of a season, cosine or sine, times a slow cosine over the whole series if its pattern drifts
-    there. A pattern that is smooth has small high harmonics: the variance of harmonic h is proportional to
-    ``(1 + (h/h₀)²)⁻²``. That of a longer season, such as the week beside the day, is one over the days of the week, at
-    any hour, and one over the hours, which is as smooth as the day's own: its harmonic is k days and h weeks, and its
-    variance the product of both. A drift that is a random walk has variance ``∝ j⁻²`` in its j-th half-wave, and a
-    trend that is a straight line and an integrated random walk ``j⁻⁴`` (Karhunen–Loève). Level and line have
-    variance 1.
+    there. A pattern that is smooth has small high harmonics: the variance of harmonic h is proportional to ``(1 +
+    (h/h₀)²)⁻²``. By phase, that of a longer season, such as the week beside the day, is one over the days of the week,
+    at any hour, and one over the hours, which is as smooth as the day's own: its harmonic is k days and h weeks, and
+    its variance the product of both. A drift that is a random walk has variance ``∝ j⁻²`` in its j-th half-wave, and a
+    trend that is a straight line and an integrated random walk ``j⁻⁴`` (Karhunen–Loève). Level and line have variance
+    1.
     """
 
     size: int  # steps of the series
@@ -47,6 +47,7 @@ class Basis:
     trend: bool
     most: int  # most columns, if leaving out high harmonics and those of drifts can do it
     kept: NDArray[np.int64] | None = None  # which of them are not too small to matter; None for all
+    by_phase: bool = False  # whether patterns of longer seasons depend on the phase of the shortest
     envelope: Array | None = None  # size of longer seasons' patterns by season and phase of the shortest; None for ones
 
     @cached_property
@@ -124,7 +125,7 @@ class Basis:
         steep = np.where(season == -2, 4.0, 2.0) * np.log(np.maximum(bends, 1))
         length = np.array([one.length for one in self.seasons] or [1.0])[its]
         cycles = length / length.min(initial=math.inf)
-        inner = np.where(cycles >= 2, np.round(self._columns["harmonic"][waves] / cycles), 0.0)
+        inner = np.where(self.by_phase & (cycles >= 2), np.round(self._columns["harmonic"][waves] / cycles), 0.0)
         outer = self._columns["harmonic"][waves] - inner * cycles
         return _Logarithms(waves, its, outer**2, inner**2, (bends[waves] == 0) * 1.0, added, steep)
 

@@ -222,6 +222,7 @@ def of_everybody(
     noise: Array | None = None,
     ahead: int = 0,
     prior: Prior = OF_COUNTS,
+    by_phase: bool = False,
 ) -> Everybody:
     """Return the counts of everybody at every step, or their rate.
 
@@ -236,6 +237,7 @@ def of_everybody(
         steps of a tier is 1.
     :param ahead: how many steps to add of which there are no values.
     :param prior: of counts by how often people come.
+    :param by_phase: as of :func:`~.structural.fit`.
     :raises FitError: if a fit does not work.
     """
     tiers, last = values.shape
@@ -256,7 +258,7 @@ def of_everybody(
     first = np.linalg.inv(back)[0]  # of the first channel, whose variance is 1 with the counts' own
     spread = float(first @ own @ first) / sizes[0]  # in doubles, 1 less that of noise may be nothing
     of_common = Observations(size, steps, seen[0], first**2 @ of_noise, dispersion=spread, doubt=0.3, among=among)
-    common = fit(replace(of_common, ahead=ahead), seasons, trend=trend)
+    common = fit(replace(of_common, ahead=ahead), seasons, trend=trend, by_phase=by_phase)
     slope = np.sqrt(np.maximum(common.mean / sizes[0], _LOWEST))  # as it is the root of a rate that departs
     # What is seen in a single event tells nothing of how the rate departs at other steps.
     chance = common.events.chance

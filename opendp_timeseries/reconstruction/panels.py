@@ -102,7 +102,7 @@ class _TopOfCounts:
         steps = np.arange(values.shape[1])
         size, ahead = len(steps) + self._ahead, self._ahead
         seen = Observations(size, steps, values[0], noise**2, None, self._dispersion, self._doubt, ahead=ahead)
-        found = fit(seen, self._patterns, trend=self._trend)
+        found = fit(seen, self._patterns, trend=self._trend, by_phase=True)
         mean, variance, joint = found.mean, found.variance, found.joint
         if self._counts:
             mean, variance, passed = counts_of(seen, found)
@@ -201,6 +201,7 @@ class _Population(NamedTuple):
             counts=self.counts,
             ahead=self.ahead,
             prior=self.prior,
+            by_phase=True,
         )
         events = np.array(found.events, dtype=np.intp)
         rates, levels, own = found.rates * noise, found.levels * noise, found.own * noise**2

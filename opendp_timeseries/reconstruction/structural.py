@@ -61,16 +61,20 @@ class Posterior(NamedTuple):
     events: Events
 
 
-def fit(seen: Observations, seasons: tuple[Season, ...], *, trend: bool, unit: float | None = None) -> Posterior:
+def fit(
+    seen: Observations, seasons: tuple[Season, ...], *, trend: bool, unit: float | None = None, by_phase: bool = False
+) -> Posterior:
     """Fit the model to a release, and return the posterior of the rate.
 
     Where the rate comes near zero, the square is nearly flat, and some fits of it run away, one in hundreds: those are
     fitted without it.
 
     :param unit: of values around zero, how large they may be.
+    :param by_phase: whether patterns of longer seasons depend on the phase of the shortest, as for totals of panels.
     :raises FitError: if that does not work, saying why.
     """
-    basis = Basis(seen.size, seasons, trend, most=int(math.sqrt(_WORK / max(len(seen.steps), seen.size / 3))))
+    most = int(math.sqrt(_WORK / max(len(seen.steps), seen.size / 3)))
+    basis = Basis(seen.size, seasons, trend, most=most, by_phase=by_phase)
     link = Link.of(seen) if unit is None else Link(False, unit, 0.0)
     model = Model(seen, basis, link)
     try:
@@ -82,7 +86,7 @@ def fit(seen: Observations, seasons: tuple[Season, ...], *, trend: bool, unit: f
         found = _fit(model)
     if unit is not None or seen.taps is not None:
         return found.posterior
-    found = _with_envelope(found)
+    found = _with_envelope(found) if by_phase else found
     if not (found.model.link.square and seasons):
         return _with_events(found)
     proportional = _in_proportion(found)
