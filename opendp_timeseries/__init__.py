@@ -52,22 +52,22 @@ from opendp_timeseries.release.release import Release
 
 if TYPE_CHECKING:
     from opendp_timeseries.reconstruction.interpolate import interpolate
-    from opendp_timeseries.reconstruction.means import means
-    from opendp_timeseries.reconstruction.plot import plot, plot_panel
     from opendp_timeseries.reconstruction.reconcile import reconcile
-    from opendp_timeseries.reconstruction.series import Series
     from opendp_timeseries.reconstruction.smooth import smooth
+    from opendp_timeseries.results.means import means
+    from opendp_timeseries.results.plot import plot, plot_panel
+    from opendp_timeseries.results.series import Series
 
 __version__ = "0.1.0"
 
 #: What follows a release registers nothing with OpenDP, and needs most of SciPy: it is imported when it is asked for.
 _LATER = {
     "interpolate": "reconstruction.interpolate",
-    "means": "reconstruction.means",
-    "plot": "reconstruction.plot",
-    "plot_panel": "reconstruction.plot",
+    "means": "results.means",
+    "plot": "results.plot",
+    "plot_panel": "results.plot",
     "reconcile": "reconstruction.reconcile",
-    "Series": "reconstruction.series",
+    "Series": "results.series",
     "smooth": "reconstruction.smooth",
 }
 

@@ -134,7 +134,7 @@ def _fits(expected: object, document: object) -> bool:
     form = _form(expected)
     if hasattr(expected, "tag"):
         return type(document) is dict and list(document) == [expected.tag]
-    return expected is Any or type(document) is form or (form is float and type(document) is int)
+    return expected is object or type(document) is form or (form is float and type(document) is int)
 
 
 _NAMES: Final = {type(None): "null", list: "a list", dict: "an object"} | {
@@ -142,7 +142,7 @@ _NAMES: Final = {type(None): "null", list: "a list", dict: "an object"} | {
 }
 
 
-def read_versioned(document: object, name: str, readers: Mapping[int, Callable[[dict[str, Any]], T]]) -> T:
+def read_versioned(document: object, name: str, readers: Mapping[int, Callable[[dict[str, object]], T]]) -> T:
     """Read a document by the reader of its version, which gets all fields except ``format`` and ``version``.
 
     :param name: of the format.

@@ -38,7 +38,7 @@ def required(name: str, value: T, remedy: str) -> T:
     return value
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """Return a value as messages quote it: plain values and short lists in full, anything else by its type only.
 
     Somebody may pass the log, or a column of it, as a public parameter by mistake, and messages may be published.
@@ -53,10 +53,10 @@ def shown(value: object) -> str:
     if isinstance(value, (np.datetime64, np.timedelta64)) or kind.__module__.startswith("opendp"):
         return repr(value)
     if isinstance(value, (list, tuple)) and len(value) <= _FEW:
-        inside = ", ".join(map(shown, value))
+        inside = ", ".join(map(quote, value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
     if isinstance(value, Mapping) and len(value) <= _FEW:
-        return f"{{{', '.join(f'{shown(key)}: {shown(entry)}' for key, entry in value.items())}}}"
+        return f"{{{', '.join(f'{quote(key)}: {quote(entry)}' for key, entry in value.items())}}}"
     return f"of type {kind.__name__}"
 
 
@@ -70,15 +70,15 @@ def integer(
     """Return ``value`` as a Python ``int`` (NumPy integers are accepted, bools and floats are not)."""
     hint = f"; {remedy}" if remedy else ""
     if _is_bool(value):
-        raise TypeError(f"{name} ({shown(value)}) must be an integer, not a bool{hint}")
+        raise TypeError(f"{name} ({quote(value)}) must be an integer, not a bool{hint}")
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"{name} ({shown(value)}) must be an integer, not {type(value).__name__}{hint}") from None
+        raise TypeError(f"{name} ({quote(value)}) must be an integer, not {type(value).__name__}{hint}") from None
     if minimum is not None and number < minimum:
-        raise ValueError(f"{name} ({shown(number)}) must be at least {minimum}{hint}")
+        raise ValueError(f"{name} ({quote(number)}) must be at least {minimum}{hint}")
     if maximum is not None and number > maximum:
-        raise ValueError(f"{name} ({shown(number)}) must be at most {maximum}{hint}")
+        raise ValueError(f"{name} ({quote(number)}) must be at most {maximum}{hint}")
     return number
 
 
@@ -95,13 +95,13 @@ def real(
     """Return ``value`` as a finite Python ``float`` inside the stated bounds (NumPy scalars are accepted)."""
     hint = f"; {remedy}" if remedy else ""
     if _is_bool(value) or isinstance(value, (str, bytes, complex)):
-        raise TypeError(f"{name} ({shown(value)}) must be a real number, not {type(value).__name__}{hint}")
+        raise TypeError(f"{name} ({quote(value)}) must be a real number, not {type(value).__name__}{hint}")
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise TypeError(f"{name} ({shown(value)}) must be a real number, not {type(value).__name__}{hint}") from None
+        raise TypeError(f"{name} ({quote(value)}) must be a real number, not {type(value).__name__}{hint}") from None
     except OverflowError:
-        raise ValueError(f"{name} ({shown(value)}) must be finite{hint}") from None
+        raise ValueError(f"{name} ({quote(value)}) must be finite{hint}") from None
     if not math.isfinite(number):
         raise ValueError(f"{name} ({number}) must be finite{hint}")
     if above is not None and not number > above:
@@ -120,13 +120,13 @@ def reals(name: str, values: ArrayLike) -> NDArray[np.float64]:
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} ({shown(values)}) must be real numbers") from None
+        raise TypeError(f"{name} ({quote(values)}) must be real numbers") from None
 
 
 def choice(name: str, value: object, choices: Iterable[str]) -> str:
     """Return ``value``; refuse all but the given names."""
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} ({shown(value)}) must be one of {', '.join(map(repr, choices))}")
+        raise ValueError(f"{name} ({quote(value)}) must be one of {', '.join(map(repr, choices))}")
     return value
 
 

@@ -29,7 +29,7 @@ from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.joint import FilteredLoss, filter_order, joint_loss
 from opendp_timeseries.ledger import ledger
 from opendp_timeseries.ledger.book import Chain, _digest
-from opendp_timeseries.plugin.known import KnownMap, known_loss
+from opendp_timeseries.plugin.mechanisms import PackageMap, mechanism_of
 from opendp_timeseries.release.documents import joint_guarantee
 from tests.limits import within
 from tests.refused import refuses
@@ -355,7 +355,7 @@ def test_a_release_with_other_noise_than_was_entered_is_withheld(tmp_path):
         release = inner(log)
         return dataclasses.replace(release, design=dataclasses.replace(release.design, scale=30.0))
 
-    privacy_map = KnownMap(inner.map, known_loss(inner))
+    privacy_map = PackageMap(inner.map, mechanism_of(inner))
     other = dp.m.make_user_measurement(*inner.input_space, inner.output_measure, louder, privacy_map)
     book = new(tmp_path)
     refuses("withheld", book.release, other, LOG, error=TypeError)

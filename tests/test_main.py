@@ -165,7 +165,9 @@ def test_what_is_enlarged_fills_its_axis():
     made = (count >> ts.then_subsampled_gaussian(5.0, sampling_probability=1.0, delta=1e-6))(log)
     values = 50 + 20 * np.sin(np.arange(1000) / 4)
     values[10] = 5000.0
-    figure = outputs._one(ts.Series(values, release=made, covariance=np.eye(1000), model="a sine"), "visits per hour")
+    figure = outputs._single_figure(
+        ts.Series(values, release=made, covariance=np.eye(1000), model="a sine"), "visits per hour"
+    )
     whole, enlarged = figure.axes
     assert whole.get_title("left") == "All of it: means of days; dotted, the lowest and highest step in each"
     assert enlarged.get_title("left") == "2024-01-15 to 2024-01-29, enlarged"

@@ -12,7 +12,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.accounting.joint import FilteredLoss, filter_order
 from opendp_timeseries.design.unit import Unit
-from opendp_timeseries.plugin.known import signal_of, stated_designs
+from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import log_of
 from tests.oracles import counting as oracle
 from tests.refused import refuses

@@ -15,7 +15,7 @@ from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.unit import Unit
-from opendp_timeseries.plugin.known import signal_of
+from opendp_timeseries.plugin.mechanisms import signal_of
 from tests import make
 from tests.limits import within
 from tests.refused import refuses

@@ -206,7 +206,7 @@ MAKERS = {
     "make_user_measurement",
     "transformation",
     "count_transformation",
-    "known_measurement",
+    "measurement_of",
 }
 
 

@@ -52,7 +52,7 @@ class _Parser(argparse.ArgumentParser):
 class _Once(argparse.Action):
     """Takes what an option says, and refuses to be said again: the last would count, without a word."""
 
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+    def __call__(self, parser: object, namespace: object, values: object, option_string: str | None = None) -> None:
         if getattr(namespace, self.dest) is not None:
             several = ": give all its values after one" if self.nargs == "+" else ": leave one out"
             raise _UsageError(f"{option_string} is given twice{several}")
@@ -60,7 +60,7 @@ class _Once(argparse.Action):
 
 
 class _UsageError(ValueError):
-    """What the help of the command says more about."""
+    """Error that the help of the command explains further."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -80,14 +80,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         _parser(name, program).parse_args(arguments[named:], options)
         if name != "init":
             _read(options, COMMANDS[name].operand[0])
-        for each in WORDS:
-            value = getattr(options, each)
+        for key in WORDS:
+            value = getattr(options, key)
             texts = value if isinstance(value, list) else [value]
-            check_drawable(flag(each), (text for text in texts if isinstance(text, str)))
+            check_drawable(flag(key), (text for text in texts if isinstance(text, str)))
         COMMANDS[name].complete(options)
     except ValueError as error:
-        more = f"; see {program} --help" if isinstance(error, _UsageError) else ""
-        raise ValueError(located(f"{error}{more}", options)) from None
+        hint = f"; see {program} --help" if isinstance(error, _UsageError) else ""
+        raise ValueError(located(f"{error}{hint}", options)) from None
     return options
 
 
@@ -105,18 +105,18 @@ def _parser(name: str, program: str) -> _Parser:
     taken = words_of(name)
     for title, words in (*TABLES.values(), ("this run", RUN)):
         group = parser.add_argument_group(title)
-        for each, word in words.items():
+        for key, word in words.items():
             how: dict[str, Any] = {"default": None, "help": word.explained.replace("%", "%%"), "action": _Once}
             if word.kind is bool:
                 how["nargs"] = 0
             elif word.choices:
                 how["choices"] = word.choices
             else:
-                how |= {"type": _typed(word), "metavar": each.upper()}
-            if word.many or (word.compared and name == "plan"):
+                how |= {"type": _typed(word), "metavar": key.upper()}
+            if word.is_list or (word.compared and name == "plan"):
                 how["nargs"] = "+"
-            if each in taken and each != operand:
-                group.add_argument(flag(each), **how)
+            if key in taken and key != operand:
+                group.add_argument(flag(key), **how)
     return parser
 
 
@@ -174,14 +174,14 @@ def _complete(options: argparse.Namespace) -> None:
         names = ", ".join("--size or --end" if name == "end" else flag(name) for name in missing)
         raise _UsageError(f"these must be given, as they are public: {names}")
     if file is not None:
-        suffix, known = file.suffix.lower(), CSV_SUFFIXES + PARQUET_SUFFIXES
-        if suffix not in known:
-            raise _UsageError(f"file ({file}) must end in one of {', '.join(known)}: convert or rename it")
+        suffix, suffixes = file.suffix.lower(), CSV_SUFFIXES + PARQUET_SUFFIXES
+        if suffix not in suffixes:
+            raise _UsageError(f"file ({file}) must end in one of {', '.join(suffixes)}: convert or rename it")
         text = ", ".join(flag(name) for name in _OF_CSV if name in given)
         if suffix in PARQUET_SUFFIXES and text:
             raise _UsageError(f"file ({file}) has typed columns: leave out {text}, which are for CSV files")
     _fill(options, *determined)
-    options.amplitudes = [steps_of(each) for each in options.season or ()]
+    options.amplitudes = [steps_of(season) for season in options.season or ()]
     options.season = [steps for steps, _ in options.amplitudes] or None
     options.zone = options.zone or "UTC"
 
@@ -189,7 +189,7 @@ def _complete(options: argparse.Namespace) -> None:
 def _check_pairs(options: argparse.Namespace) -> None:
     """Refuse what says nothing without another word, and what must not be given with one."""
 
-    def said(name: str) -> str:
+    def quoted(name: str) -> str:
         value = getattr(options, name)
         return flag(name) if isinstance(value, (bool, list)) else f"{flag(name)} ({value})"
 
@@ -199,10 +199,10 @@ def _check_pairs(options: argparse.Namespace) -> None:
         for need in word.needs:
             if getattr(options, need) is None:
                 remedy = "give its name" if need == "file" else f"give {flag(need)}"
-                raise _UsageError(f"{said(name)} is for {EVERY[need].gives}: {remedy}, or leave it out")
-        for other, why in word.bars:
-            if getattr(options, other) is not None:
-                raise _UsageError(f"{said(name)} and {said(other)} must not both be given{why}: leave one out")
+                raise _UsageError(f"{quoted(name)} is for {EVERY[need].gives}: {remedy}, or leave it out")
+        for rival, why in word.bars:
+            if getattr(options, rival) is not None:
+                raise _UsageError(f"{quoted(name)} and {quoted(rival)} must not both be given{why}: leave one out")
 
 
 def _fill(options: argparse.Namespace, *but: str) -> None:
@@ -241,11 +241,11 @@ def _plan(options: argparse.Namespace) -> None:
             f"plan is for one release, and for all that somebody does: leave out {', '.join(given)};"
             " of a programme, the command 'programme' says the noise before any of it is fixed"
         )
-    options.amplitudes = [steps_of(each) for each in options.season or ()]
+    options.amplitudes = [steps_of(season) for season in options.season or ()]
     for steps, amplitude in options.amplitudes:
         if amplitude is None:
-            shown = steps if isinstance(steps, str) else f"{steps:g}"
-            raise _UsageError(f"argument --season: ({shown}) must be steps and an amplitude in counts, such as 24:90")
+            text = steps if isinstance(steps, str) else f"{steps:g}"
+            raise _UsageError(f"argument --season: ({text}) must be steps and an amplitude in counts, such as 24:90")
     options.zone = options.zone or (options.start and "UTC")
 
 

@@ -58,41 +58,41 @@ def check(options: argparse.Namespace) -> str:
     grid = grid_of(options)
     _check_public(options, grid)
     with stage(f"Reading {options.file}", quiet=options.quiet):
-        found, notes = check_of(options, grid)
+        result, notes = check_of(options, grid)
     advice = _ADVICE + ("" if options.participation_cap is None and options.key_cap is None else _OF_CAPS)
-    said = (by_words(text, options) for text in (*notes, *_causes(found, options), advice))
-    print(f"{named}{found}", *map(wrapped, said), sep="\n\n", file=sys.stderr)
+    texts = (by_words(text, options) for text in (*notes, *_causes(result, options), advice))
+    print(f"{named}{result}", *map(wrapped, texts), sep="\n\n", file=sys.stderr)
     return ""
 
 
-def _causes(found: LogCheck, options: argparse.Namespace) -> Iterator[str]:
+def _causes(result: LogCheck, options: argparse.Namespace) -> Iterator[str]:
     """Say what is the likely cause where many rows do not count, and how to mend it. Private."""
     column = "give another column than {} ({}), if that is wrong"
     form = "ISO 8601, such as 2024-03-01T08:30" if options.time_format is None else repr(options.time_format)
     remedy = "give --time-format as they are, such as '%d.%m.%Y %H:%M', or --time-unit for numbers since 1970"
-    if found.unreadable_time > _MANY * found.rows and options.file.suffix.lower() in CSV_SUFFIXES:
+    if result.unreadable_time > _MANY * result.rows and options.file.suffix.lower() in CSV_SUFFIXES:
         remedy = likely_times(options.file, options.time, delimiter_of(options), options.encoding) or remedy
     likely = {
-        "identifier": (found.without_identifier, "people are told apart by another column: "),
+        "identifier": (result.without_identifier, "people are told apart by another column: "),
         "time": (
-            found.without_time,
+            result.without_time,
             f"times are not written as {form}: {remedy}; or ",
         ),
         "start": (
-            found.off_grid,
+            result.off_grid,
             "the log is of another time than the grid, or its days and months are read in the other order: correct"
             " --start and --end, --file, or --time-format",
         ),
         "by": (
-            found.unknown_key or 0,
+            result.unknown_key or 0,
             "keys are spelled otherwise than in --keys, by spaces, capital letters, zeros in front or an --encoding:"
             " spell them as the log does, from what is public; or ",
         ),
     }
     for name, (number, cause) in likely.items():
-        if number > _MANY * found.rows:
+        if number > _MANY * result.rows:
             end = "" if name == "start" else column.format(flag(name), getattr(options, name))
-            yield f"{number} of {found.rows} rows do not count. The likely cause: {cause}{end}."
+            yield f"{number} of {result.rows} rows do not count. The likely cause: {cause}{end}."
 
 
 def _check_public(options: argparse.Namespace, grid: ts.TimeGrid) -> None:
@@ -121,15 +121,17 @@ def plan(options: argparse.Namespace) -> str:
         del assumed[name]
     try:
         with stage("Comparing designs", quiet=options.quiet):
-            found = ts.plan(grid, **{name: value for name, value in assumed.items() if value is not None})
+            proposal = ts.plan(grid, **{name: value for name, value in assumed.items() if value is not None})
     except (TypeError, ValueError) as error:
         raise ValueError(by_flags(str(error), refused=True)) from None
     if options.preview:
         with stage("Drawing the page", quiet=options.quiet):
-            write_preview(options.preview, found.preview(title=options.title))
+            write_preview(options.preview, proposal.preview(title=options.title))
     if options.json:
-        return json.dumps(found.to_dict(), ensure_ascii=False)
-    return f"{by_flags(str(found))}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"
+        return json.dumps(proposal.to_dict(), ensure_ascii=False)
+    return (
+        f"{by_flags(str(proposal))}\n\nRun, with your file and its columns:\n{proposal.command() or proposal.python()}"
+    )
 
 
 def ledger(options: argparse.Namespace) -> str:
@@ -138,14 +140,14 @@ def ledger(options: argparse.Namespace) -> str:
     if options.new:
         terms = chosen(options, *(name for name, word in EVERY.items() if word.fixed))
         ts.Ledger.create(options.ledger, **{name: value for name, value in terms.items() if value is not None})
-    found = ts.Ledger(options.ledger)
+    book = ts.Ledger(options.ledger)
     for release in [release for path in options.add or () for release in read_record(path).releases]:
-        found.add(release)
-    found.verify()
+        book.add(release)
+    book.verify()
     if options.json:
-        return json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False)
-    joined = f"\n\nWritten: {', '.join(map(str, join(found, options)))}" if options.join else ""
-    return f"{found.table(planned=bool(options.planned))}{joined}\n\n" + wrapped(
+        return json.dumps(book.to_dict(), ensure_ascii=False, allow_nan=False)
+    joined = f"\n\nWritten: {', '.join(map(str, join(book, options)))}" if options.join else ""
+    return f"{book.table(planned=bool(options.planned))}{joined}\n\n" + wrapped(
         "No file can show that nothing was released without it, or that it is not an older copy of itself. Publish the"
-        f" digest after each release, so that readers can see that nothing was taken back: {found.digest[:16]}"
+        f" digest after each release, so that readers can see that nothing was taken back: {book.digest[:16]}"
     )

@@ -53,13 +53,13 @@ def data_package(
     for end, name in _NAMES.items():
         if end not in files:
             continue
-        found: dict[str, Any] = {"name": name, "path": files[end].name, "format": files[end].suffix[1:]}
+        resource: dict[str, object] = {"name": name, "path": files[end].name, "format": files[end].suffix[1:]}
         if end in headers:
             fields = [_field(column, level, decimal) for column in headers[end]]
-            found |= {"profile": "tabular-data-resource", "mediatype": "text/csv", "encoding": encodings[end]}
-            found |= {"dialect": {"delimiter": ";" if decimal == "," else ","}}
-            found |= {"schema": {"fields": fields, "missingValues": [""]}}
-        resources.append(found)
+            resource |= {"profile": "tabular-data-resource", "mediatype": "text/csv", "encoding": encodings[end]}
+            resource |= {"dialect": {"delimiter": ";" if decimal == "," else ","}}
+            resource |= {"schema": {"fields": fields, "missingValues": [""]}}
+        resources.append(resource)
     plain = unicodedata.normalize("NFKD", files[".csv"].stem).encode("ascii", "ignore").decode().lower()
     name = re.sub("[^a-z0-9._-]+", "-", plain).strip("-") or "release"
     return {"profile": "data-package", "name": name, "title": title, "description": about, "resources": resources}
@@ -67,7 +67,7 @@ def data_package(
 
 def _field(name: str, level: float, decimal: str) -> dict[str, Any]:
     kind, what = _COLUMNS[name]
-    field: dict[str, Any] = {"name": name, "type": kind}
+    field: dict[str, object] = {"name": name, "type": kind}
     if kind == "datetime":
         field["format"] = "any"
     if kind == "number" and decimal == ",":

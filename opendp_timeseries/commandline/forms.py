@@ -39,7 +39,7 @@ class FirstLine(NamedTuple):
 
     @property
     def is_header(self) -> bool:
-        """Whether all fields may be names of columns: a line with any other may be the row of somebody."""
+        """Return whether all fields may be names of columns: a line with any other may be the row of somebody."""
         names = self.columns
         return len({*names}) == len(names) and all(name.isprintable() and _NAME.match(name) for name in names)
 
@@ -74,10 +74,10 @@ def first_line(path: Path, encoding: str | None = None) -> FirstLine | None:
 
 def check_delimiter(path: Path, delimiter: str, columns: Sequence[str], encoding: str | None) -> None:
     """Refuse a delimiter that is not between columns which the first line names, if another one is."""
-    found = first_line(path, encoding)
-    if found is None or not {*columns} <= {*found.columns}:
+    line = first_line(path, encoding)
+    if line is None or not {*columns} <= {*line.columns}:
         return
-    sign = found.delimiter or usual_delimiter(path)
+    sign = line.delimiter or usual_delimiter(path)
     if sign != delimiter and len(delimiter) == 1:
         words = {"\t": r"\t"}.get(sign, sign)
         problem = f"does not separate the columns in the first line of {path.name}, which {words!r} does"

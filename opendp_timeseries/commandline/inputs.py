@@ -22,7 +22,7 @@ from opendp_timeseries.counting.tables import log_in_utc
 from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.design.reading import MAX_BOUND, Reading, Source, panel_of
 from opendp_timeseries.grid import steps_ahead
-from opendp_timeseries.reconstruction.seasons import read_seasons
+from opendp_timeseries.smoothing.seasons import read_seasons
 
 #: Nobody looks at a figure or a table of more steps than this.
 _MAX_STEPS: Final = 1_000_000
@@ -56,21 +56,23 @@ def by_flags(text: str, *, refused: bool = False) -> str:
     taken = inspect.signature(ts.plan).parameters.keys() & WORDS.keys() - {"participation"}
     names = {name: name for name in taken} | {"std": "filter_std"}
     named = re.compile(rf"\b({'|'.join(names)})\b(=)?")
-    return named.sub(lambda found: flag(names[found[1]]) + (" " if found[2] else ""), text)
+    return named.sub(lambda match: flag(names[match[1]]) + (" " if match[2] else ""), text)
 
 
 def amplitudes_of(options: argparse.Namespace, grid: ts.TimeGrid) -> dict[float, float] | None:
     """Return the amplitudes of the seasons that say theirs, by their lengths in steps."""
-    said = {steps: amplitude for steps, amplitude in options.amplitudes if amplitude is not None}
-    return {read_seasons(steps, grid, grid.size)[0].length: amplitude for steps, amplitude in said.items()} or None
+    amplitudes = {steps: amplitude for steps, amplitude in options.amplitudes if amplitude is not None}
+    return {
+        read_seasons(steps, grid, grid.size)[0].length: amplitude for steps, amplitude in amplitudes.items()
+    } or None
 
 
 def grid_of(options: argparse.Namespace) -> ts.TimeGrid:
     """Return the grid, before any data are read; from then on, the options have its size."""
-    most: dict[str, Any] = {"maximum": _MAX_STEPS, "remedy": "choose longer steps, or use Python"}
-    size = None if options.size is None else check.integer("size", options.size, **most)
+    limit: dict[str, Any] = {"maximum": _MAX_STEPS, "remedy": "choose longer steps, or use Python"}
+    size = None if options.size is None else check.integer("size", options.size, **limit)
     grid = ts.TimeGrid(**chosen(options, "start", "end", "step", "zone"), size=size)
-    options.size = check.integer("size", grid.size, **most)
+    options.size = check.integer("size", grid.size, **limit)
     return grid
 
 
@@ -79,8 +81,8 @@ def check_smoothing(options: argparse.Namespace, grid: ts.TimeGrid) -> None:
     if options.ahead is not None:
         steps_ahead(options.ahead, grid)
     remedy = "a season is a number of steps, such as 24 with hours, 7 with days"
-    for found in read_seasons(options.season, grid, grid.size, options.holidays or ()):
-        check.real("season", found.length, maximum=grid.size, remedy=remedy)
+    for season in read_seasons(options.season, grid, grid.size, options.holidays or ()):
+        check.real("season", season.length, maximum=grid.size, remedy=remedy)
 
 
 def keys_and_groups(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -95,7 +97,7 @@ def keys_and_groups(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
         raise ValueError(f"groups ({', '.join(options.groups)}) must be columns of a file of --keys: give one")
     if options.spreadsheet and len(keys) > _MOST_COLUMNS:
         raise ValueError(f"spreadsheet is for {_MOST_COLUMNS} keys at most, and there are {len(keys)}; leave it out")
-    groups: dict[str, Any] = _tree(rows, list(options.groups or ()), options.by) if options.groups else {}
+    groups: dict[str, object] = _tree(rows, list(options.groups or ()), options.by) if options.groups else {}
     if options.total is not None:
         groups = {options.total: groups or keys}
     return {"by": options.by, "keys": keys, "key_cap": options.key_cap}, groups or None
@@ -114,8 +116,8 @@ def _file_of_keys(options: argparse.Namespace) -> tuple[list[str], list[dict[str
     rows = [dict(zip(header, row, strict=False)) for row in rows_of_cells]
     for name in (options.by, *(options.groups or ())):
         if header.count(name) != 1:
-            found = ", ".join(header)
-            raise ValueError(f"keys ({path}) must have one column {name!r}; its first line names {found}")
+            names = ", ".join(header)
+            raise ValueError(f"keys ({path}) must have one column {name!r}; its first line names {names}")
         if not all(row.get(name) for row in rows):
             raise ValueError(f"keys ({path}) must say {name!r} on each line; fill it in")
         check_drawable(f"{name} of keys ({path}),", (row[name] for row in rows))
@@ -168,8 +170,8 @@ def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> tuple[LogCheck, 
     names = ("identifier", "time", "participation_cap", "step_cap", "gap", "period", "value", "bound")
     how = {**chosen(options, *names), "excess": excess_of(options), **keys_and_groups(options)[0]}
     # With a gap, shares are of all events.
-    few = options.step_cap if options.gap == 1 else _ALL
-    log = read_log(options, grid, step_cap=few if options.value is None else MAX_BOUND)
+    cap = options.step_cap if options.gap == 1 else _ALL
+    log = read_log(options, grid, step_cap=cap if options.value is None else MAX_BOUND)
     return ts.check_log(log, grid=grid, **how), getattr(log, "notes", ())
 
 

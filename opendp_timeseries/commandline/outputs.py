@@ -24,16 +24,16 @@ from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.commandline.datapackage import data_package
 from opendp_timeseries.commandline.waiting import say
 from opendp_timeseries.grid import PERIODS
-from opendp_timeseries.reconstruction.captions import draws_noisy
-from opendp_timeseries.reconstruction.contents import Contents, contents_of, instants_as_text, offsets_as_text
-from opendp_timeseries.reconstruction.digits import digits_for, digits_of
-from opendp_timeseries.reconstruction.everybody import last_tier
-from opendp_timeseries.reconstruction.frames import known_interval
-from opendp_timeseries.reconstruction.page import page_of
-from opendp_timeseries.reconstruction.plot import BLUE, RANGE, fonts_for, style_axes, wrapped
 from opendp_timeseries.reconstruction.smooth import series_of
-from opendp_timeseries.reconstruction.spreadsheet import csv_of, encoding_of, workbook_of
-from opendp_timeseries.reconstruction.svg import drawing
+from opendp_timeseries.results.captions import draws_noisy
+from opendp_timeseries.results.contents import Contents, contents_of, instants_as_text, offsets_as_text
+from opendp_timeseries.results.digits import digits_for, digits_of
+from opendp_timeseries.results.frames import known_interval
+from opendp_timeseries.results.page import page_of
+from opendp_timeseries.results.plot import BLUE, RANGE, fonts_for, style_axes, wrapped
+from opendp_timeseries.results.spreadsheet import csv_of, encoding_of, workbook_of
+from opendp_timeseries.results.svg import drawing
+from opendp_timeseries.smoothing.everybody import last_tier
 
 _COLUMNS: Final = ("step_start", "private_count", "low", "high", "kept")
 _OF_MEANS: Final = ("step_start", "mean", "low", "high", "kept")
@@ -84,8 +84,8 @@ _LINE: Final = 0.25
 _NAMED: Final = 10
 
 
-class Made(NamedTuple):
-    """What a command has made."""
+class Results(NamedTuple):
+    """Releases of a command, and the series reconstructed from them."""
 
     releases: tuple[ts.Release, ...]  # all of them, as they were made together
     series: ts.Series  # made from the first, which is of a series or a panel
@@ -94,17 +94,17 @@ class Made(NamedTuple):
     means: ts.Series | None = None  # of a value; None if they were not asked for, or cannot be made
 
     @property
-    def together(self) -> ts.Release:
+    def joint_release(self) -> ts.Release:
         """The first release, with the statement of all of them together, and of what they are part."""
         first = self.releases[0]
         if len(self.releases) == 1:
             return first
         joint = joint_loss([release.design.loss() for release in self.releases], adaptivity=Adaptivity.NONE)
-        stated, whole = first.stated, first.stated.whole
-        whole = None if whole is None or whole.kind == "composition" else whole
-        if whole is not None and any(one.stated.whole != whole for one in self.releases):
-            whole = replace(whole, number=None)  # each has its own
-        return replace(first, statement=replace(stated, loss=stated.view.points(joint), whole=whole))
+        statement, parent = first.stated, first.stated.whole
+        parent = None if parent is None or parent.kind == "composition" else parent
+        if parent is not None and any(part.stated.whole != parent for part in self.releases):
+            parent = replace(parent, number=None)  # each has its own
+        return replace(first, statement=replace(statement, loss=statement.view.points(joint), whole=parent))
 
 
 def places(options: argparse.Namespace) -> dict[str, Path]:
@@ -114,11 +114,11 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
         raise ValueError(f"output ({output}) must name files without their suffix, such as {Path('folder', 'release')}")
     if options.spreadsheet and find_spec("openpyxl") is None:
         raise ImportError("--spreadsheet needs openpyxl; install opendp_timeseries[excel], or leave it out")
-    found = {suffix: output.with_name(output.name + suffix) for suffix in _MARKS}
+    paths = {suffix: output.with_name(output.name + suffix) for suffix in _MARKS}
     wanted = _documents(options) | {"-datapackage.json": options.datapackage}
-    wanted[figure] = figure in found and _can_draw()
-    written = {suffix: place for suffix, place in found.items() if wanted.get(suffix)}
-    for suffix, place in found.items():
+    wanted[figure] = figure in paths and _can_draw()
+    written = {suffix: place for suffix, place in paths.items() if wanted.get(suffix)}
+    for suffix, place in paths.items():
         if log is not None and place.exists() and os.path.samefile(place, log):
             raise ValueError(f"output ({place}) is the log ({log}) itself; choose another --output")
         if check_place(place, replace=True) is None:
@@ -141,13 +141,13 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
 def _is_ours(place: Path, suffix: str) -> bool:
     begins, holds = _MARKS[suffix]
     with place.open("rb") as file, contextlib.suppress(ValueError, RecursionError, KeyError, zipfile.BadZipFile):
-        found = file.read(2000)
-        if found.startswith(begins) and suffix in (".json", "-datapackage.json", ".pdf"):  # no other file is read whole
-            found += file.read()
-        if found.startswith(begins) and suffix.endswith(".xlsx"):
+        head = file.read(2000)
+        if head.startswith(begins) and suffix in (".json", "-datapackage.json", ".pdf"):  # no other file is read whole
+            head += file.read()
+        if head.startswith(begins) and suffix.endswith(".xlsx"):
             with zipfile.ZipFile(file) as book, book.open("docProps/core.xml") as about:
-                found += about.read(2000)
-        return found.startswith(begins) and holds in found and (suffix != ".json" or bool(json.loads(found)))
+                head += about.read(2000)
+        return head.startswith(begins) and holds in head and (suffix != ".json" or bool(json.loads(head)))
     return False
 
 
@@ -157,27 +157,27 @@ def _can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
+def document(suffix: str, results: Results, options: argparse.Namespace) -> bytes:
     """Return the content of a file."""
     match suffix:
         case ".csv":
-            return _table([*made.totals, made.series], _COLUMNS, options.decimal)
+            return _table([*results.totals, results.series], _COLUMNS, options.decimal)
         case "-means.csv":
-            means, keyed = made.means, made.series.release.keys is not None
+            means, keyed = results.means, results.series.release.keys is not None
             return _table([] if means is None else [means], _OF_MEANS, options.decimal, keyed=keyed)
         case "-people.csv":
-            return _individuals(made, options.decimal)
+            return _individuals(results, options.decimal)
         case ".json":
-            return (_record(made) + "\n").encode()
+            return (_record(results) + "\n").encode()
         case "-datapackage.json":
-            return (_described(made, options) + "\n").encode()
+            return (_package(results, options) + "\n").encode()
         case ".html" | ".xlsx":
-            content = contents_of(made.series, records=_record(made), **told(made, options))
+            content = contents_of(results.series, records=_record(results), **captions(results, options))
             return page_of(content).encode() if suffix == ".html" else workbook_of(content)
         case "-means.html" | "-means.xlsx":
-            content = means_of(made, options)
+            content = means_of(results, options)
             return page_of(content).encode() if suffix == "-means.html" else workbook_of(content)
-    return _figure(suffix[1:], made, told(made, options)["unit"], options.title)
+    return _figure(suffix[1:], results, captions(results, options)["unit"], options.title)
 
 
 def reconstructed(
@@ -185,7 +185,7 @@ def reconstructed(
     numbers: Sequence[ts.Release],
     people: Sequence[ts.Release],
     options: argparse.Namespace,
-) -> Made:
+) -> Results:
     """Make series of releases, that of a panel and its totals so that they add up.
 
     :param numbers: by which sums of a value are divided, for their means.
@@ -208,7 +208,7 @@ def reconstructed(
     except Exception as error:
         _say_instead(error, "The smoother of numbers", "there are no means")
     of_people = tuple(map(_series_of_individuals, people))
-    return Made((*counts, *numbers, *people), series[0], tuple(series[:0:-1]), of_people, means)
+    return Results((*counts, *numbers, *people), series[0], tuple(series[:0:-1]), of_people, means)
 
 
 def _series_of_individuals(release: ts.Release) -> ts.Series:
@@ -253,20 +253,20 @@ def write_preview(place: Path, page: str) -> None:
     write_file(place, page.encode())
 
 
-def _record(made: Made) -> str:
+def _record(results: Results) -> str:
     """Return all releases, made at one time of one log, with the guarantee of all of them, which everything states."""
-    if len(made.releases) == 1:
-        return made.releases[0].to_json()
-    delta = made.together.stated.view.delta
-    return ts.write_releases(made.releases, adaptivity="non-adaptive", delta=delta)
+    if len(results.releases) == 1:
+        return results.releases[0].to_json()
+    delta = results.joint_release.stated.view.delta
+    return ts.write_releases(results.releases, adaptivity="non-adaptive", delta=delta)
 
 
-def _described(made: Made, options: argparse.Namespace) -> str:
+def _package(results: Results, options: argparse.Namespace) -> str:
     """Return the data package of the files that are asked for."""
-    content = contents_of(made.series, totals="", records="", **told(made, options))
-    keyed = made.series.release.keys is not None
+    content = contents_of(results.series, totals="", records="", **captions(results, options))
+    keyed = results.series.release.keys is not None
     wanted = [end for end, is_wanted in _documents(options).items() if is_wanted]
-    found = data_package(
+    package = data_package(
         {end: options.output.with_name(options.output.name + end) for end in wanted},
         {
             ".csv": ("key", *_COLUMNS) if keyed else _COLUMNS,
@@ -278,12 +278,12 @@ def _described(made: Made, options: argparse.Namespace) -> str:
         level=content.level,
         decimal=options.decimal,
         encodings={
-            ".csv": encoding_of(_keys_of(*made.totals, made.series)),
-            "-means.csv": encoding_of(_keys_of(made.series)),
-            "-people.csv": encoding_of(_keys_of(*made.people)),
+            ".csv": encoding_of(_keys_of(*results.totals, results.series)),
+            "-means.csv": encoding_of(_keys_of(results.series)),
+            "-people.csv": encoding_of(_keys_of(*results.people)),
         },
     )
-    return json.dumps(found, ensure_ascii=False)
+    return json.dumps(package, ensure_ascii=False)
 
 
 def unit_of(release: ts.Release) -> str:
@@ -294,33 +294,33 @@ def unit_of(release: ts.Release) -> str:
     return f"{what} per {_WORD.get(step, step)}"
 
 
-def told(made: Made, options: argparse.Namespace, guarantee: str | None = None) -> dict[str, Any]:
-    """Return what a page, a workbook and the summary say of all that is released."""
+def captions(results: Results, options: argparse.Namespace, guarantee: str | None = None) -> dict[str, Any]:
+    """Return title, unit, guarantee and the like for page, workbook and summary."""
     what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
     what = what if options.value is None else options.value
-    step = str(made.series.release.design.count.grid.step)
+    step = str(results.series.release.design.count.grid.step)
     return {
         "title": options.title,
         "unit": f"{what} per {_WORD.get(step, step)}",
         "confidence_level": _CONFIDENCE,
-        "beside": made.totals,
-        "guarantee": _guarantee(made) if guarantee is None else f"Guarantee: {guarantee}",
-        "people": made.people,
+        "beside": results.totals,
+        "guarantee": _guarantee(results) if guarantee is None else f"Guarantee: {guarantee}",
+        "people": results.people,
         "decimal": options.decimal,
         "files": {suffix[1:]: f"{options.output.name}{suffix}" for suffix in (".csv", ".json")},
     }
 
 
-def means_of(made: Made, options: argparse.Namespace, **change: Any) -> Contents:
+def means_of(results: Results, options: argparse.Namespace, **change: Any) -> Contents:
     """Return what a page and a workbook say of means: of sums, if they cannot be made."""
-    about: dict[str, Any] = told(made, options) | {"records": _record(made)} | change
-    if made.means is None:
+    about: dict[str, Any] = captions(results, options) | {"records": _record(results)} | change
+    if results.means is None:
         problem = "Means could not be made of these sums and their numbers, which are both in the record."
-        return contents_of(made.series, **about, notes=[problem])
+        return contents_of(results.series, **about, notes=[problem])
     about |= {"beside": (), "people": (), "unit": options.value}
     about["files"] = about["files"] | {"csv": f"{options.output.name}-means.csv"}
     about["title"] = f"{options.title or 'Private series'}: means of {options.value}"
-    return contents_of(made.means, **about)
+    return contents_of(results.means, **about)
 
 
 def _table(every: Sequence[ts.Series], columns: tuple[str, ...], decimal: str, *, keyed: bool | None = None) -> bytes:
@@ -329,30 +329,30 @@ def _table(every: Sequence[ts.Series], columns: tuple[str, ...], decimal: str, *
     header = ("key", *columns) if several else columns
     if not every:
         return csv_of(header, [], 0, decimal).encode()
-    by_key = {key: part for one in every for key, part in (one.by_key() if several else {"": one}).items()}
-    ends = [known_interval(one, _CONFIDENCE) for one in by_key.values()]
+    by_key = {key: part for series in every for key, part in (series.by_key() if several else {"": series}).items()}
+    ends = [known_interval(series, _CONFIDENCE) for series in by_key.values()]
     places = digits_for(*(high - low for low, high in ends))
     grid = every[-1].release.design.count.grid
     local = grid.instants(zone="local")
     at = list(map("".join, zip(local.astype(str), offsets_as_text(local - grid.instants()), strict=True)))
     rows = (
         (key, *cells)
-        for (key, one), (low, high) in zip(by_key.items(), ends, strict=True)
-        for cells in zip(at, one.values.tolist(), low.tolist(), high.tolist(), _kept(one), strict=True)
+        for (key, series), (low, high) in zip(by_key.items(), ends, strict=True)
+        for cells in zip(at, series.values.tolist(), low.tolist(), high.tolist(), _states(series), strict=True)
     )
     return csv_of(header, rows if several else (row[1:] for row in rows), places, decimal).encode()
 
 
-def _kept(series: ts.Series) -> list[str]:
+def _states(series: ts.Series) -> list[str]:
     """Say of each step whether it was kept, or is a forecast."""
     words: list[str] = np.where(series.is_forecast, "forecast", np.where(series.kept, "yes", "no")).tolist()
     return words
 
 
-def _individuals(made: Made, decimal: str) -> bytes:
+def _individuals(results: Results, decimal: str) -> bytes:
     rows = [
         (key, *numbers, "" if (cap := _people_cap(series)) is None else cap)
-        for series in made.people
+        for series in results.people
         for key, *numbers in zip(_keys(series), series.values, *series.interval(_CONFIDENCE), strict=True)
     ]
     return csv_of(_OF_PEOPLE, rows, digits_of(row[1:4] for row in rows), decimal).encode()
@@ -360,7 +360,7 @@ def _individuals(made: Made, decimal: str) -> bytes:
 
 def _keys_of(*series: ts.Series) -> list[str]:
     """Return the texts in tables of series."""
-    return [key for one in series for key in _keys(one)]
+    return [key for item in series for key in _keys(item)]
 
 
 def _keys(series: ts.Series) -> tuple[str, ...]:
@@ -373,95 +373,97 @@ def _people_cap(series: ts.Series) -> int | None:
     return None if count.is_full else count.cap
 
 
-def _lettering(made: Made, unit: str, title: str | None) -> tuple[list[str], str]:
+def _lettering(results: Results, unit: str, title: str | None) -> tuple[list[str], str]:
     """Return the fonts of a figure, and the letters that none of them has."""
-    keys = next(iter(made.totals), made.series).release.keys or ()
+    keys = next(iter(results.totals), results.series).release.keys or ()
     return fonts_for([title or "", unit, *map(str, keys[:_MOST_SERIES])])
 
 
-def undrawn(made: Made, options: argparse.Namespace) -> str:
+def undrawn(results: Results, options: argparse.Namespace) -> str:
     """Say which letters are boxes in the figure; nothing if none is."""
-    _, lacking = _lettering(made, told(made, options)["unit"], options.title)
+    _, lacking = _lettering(results, captions(results, options)["unit"], options.title)
     some = f"{lacking[:_NAMED]}{' and others' if len(lacking) > _NAMED else ''}"
     return f"In the figure, boxes stand for {some}: install a font that has them, such as Noto." if lacking else ""
 
 
-def _figure(kind: str, made: Made, unit: str, title: str | None) -> bytes:
+def _figure(kind: str, results: Results, unit: str, title: str | None) -> bytes:
     """Draw a series; or the totals of a panel, or, without any, its first series."""
     import matplotlib
     from matplotlib import pyplot
 
     # Matplotlib's own settings, whatever somebody's are, as TeX may be missing; but for fonts, of their language.
-    own = {
+    settings = {
         name: value for name, value in matplotlib.rcParamsDefault.items() if not name.startswith(("backend", "font."))
     }
     # Long lines overflow Agg's memory.
-    own |= {"agg.path.chunksize": 10_000, "font.family": _lettering(made, unit, title)[0]}
-    with matplotlib.rc_context(own), warnings.catch_warnings():
+    settings |= {"agg.path.chunksize": 10_000, "font.family": _lettering(results, unit, title)[0]}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the command says so
-        figure = _panel(made, unit) if made.series.parts else _one(made.series, unit, _guarantee(made))
-        said = wrapped(title or f"Private series of {unit}", _TITLE)
-        figure.set_figheight(figure.get_figheight() + _LINE * said.count("\n"))
-        figure.suptitle(said, x=0.01, ha="left", parse_math=False)
+        figure = (
+            _panel(results, unit) if results.series.parts else _single_figure(results.series, unit, _guarantee(results))
+        )
+        heading = wrapped(title or f"Private series of {unit}", _TITLE)
+        figure.set_figheight(figure.get_figheight() + _LINE * heading.count("\n"))
+        figure.suptitle(heading, x=0.01, ha="left", parse_math=False)
         image, creator = io.BytesIO(), "Software" if kind == "png" else "Creator"
         figure.savefig(image, format=kind, dpi=150, metadata={creator: "opendp_timeseries", **_UNDATED[kind]})
         pyplot.close(figure)
     return image.getvalue()
 
 
-def _guarantee(made: Made) -> str:
+def _guarantee(results: Results) -> str:
     """Return the guarantee as figure, page and workbook say it: that of all releases together."""
-    return f"Guarantee: {made.together.guarantee()}"
+    return f"Guarantee: {results.joint_release.guarantee()}"
 
 
-def _panel(made: Made, unit: str) -> Any:
-    shown = next(iter(made.totals), made.series)
+def _panel(results: Results, unit: str) -> Any:
+    series = next(iter(results.totals), results.series)
     axes = ts.plot_panel(
-        shown,
-        keys=list(shown.by_key())[:_MOST_SERIES],
+        series,
+        keys=list(series.by_key())[:_MOST_SERIES],
         unit=unit,
         confidence_level=_CONFIDENCE,
-        guarantee=_guarantee(made),
+        guarantee=_guarantee(results),
         sharey=False,  # a city is beside its districts
     )
     return next(iter(axes.values())).figure
 
 
-def _one(series: ts.Series, unit: str, guarantee: str | None = None) -> Any:
+def _single_figure(series: ts.Series, unit: str, guarantee: str | None = None) -> Any:
     """Draw a long series by the means of longer steps, and enlarge some of it."""
     from matplotlib import pyplot
 
-    whole = drawing(series, series.release.design.count.grid, _CONFIDENCE)
-    is_long = bool(whole.longer)
+    overview = drawing(series, series.release.design.count.grid, _CONFIDENCE)
+    is_long = bool(overview.longer)
     how: dict[str, Any] = {"squeeze": False, "layout": "constrained", "height_ratios": (2, 3)[-1 - is_long :]}
     figure, all_axes = pyplot.subplots(1 + is_long, figsize=(9.0, 6.8 if is_long else 4.2), **how)
     *above, axes = all_axes[:, 0]
     ts.plot(series, axes=axes, unit=unit, confidence_level=_CONFIDENCE, guarantee=guarantee)
     for top in above:  # a line of thousands of steps would be a slab
-        at, middle = whole.grid.edges(), len(whole.values) // 2
-        for end in (whole.least, whole.most):
+        at, middle = overview.grid.edges(), len(overview.values) // 2
+        for end in (overview.least, overview.greatest):
             top.plot(at[:-1], end, color=RANGE, linewidth=1, linestyle=":")
-        top.plot(at[:-1], whole.values, color=BLUE, linewidth=1.2)
+        top.plot(at[:-1], overview.values, color=BLUE, linewidth=1.2)
         top.set_title(
-            f"All of it: means of {whole.longer}; dotted, the lowest and highest step in each",
+            f"All of it: means of {overview.longer}; dotted, the lowest and highest step in each",
             loc="left",
             fontsize="medium",
         )
-        style_axes(top, whole.grid)
+        style_axes(top, overview.grid)
         ends = slice(middle - _ENLARGED // 2, middle + _ENLARGED // 2 + 1, _ENLARGED)
         axes.set_xlim(*at[ends])
         _fit(axes, series, slice(*np.searchsorted(series.release.design.count.grid.edges(), at[ends])))
-        begins, ends = instants_as_text(whole.grid)[ends]
+        begins, ends = instants_as_text(overview.grid)[ends]
         axes.set_title(f"{begins} to {ends}, enlarged", loc="left", fontsize="medium")
     return figure
 
 
-def _fit(axes: Any, series: ts.Series, shown: slice) -> None:
+def _fit(axes: Any, series: ts.Series, window: slice) -> None:
     """Let an axis reach as far as what is shown needs, and no farther than it did."""
-    kept = series.release.steps
-    dots = series.release.values[np.searchsorted(kept, shown.start) : np.searchsorted(kept, shown.stop)]
+    steps = series.release.steps
+    dots = series.release.values[np.searchsorted(steps, window.start) : np.searchsorted(steps, window.stop)]
     rows = (series.values, *known_interval(series, _CONFIDENCE))
-    seen = np.concatenate([*(row[shown] for row in rows), dots if draws_noisy(series) else ()])
-    low, high = np.nanmin(seen), np.nanmax(seen)
+    values = np.concatenate([*(row[window] for row in rows), dots if draws_noisy(series) else ()])
+    low, high = np.nanmin(values), np.nanmax(values)
     bottom, top = axes.get_ylim()
     axes.set_ylim(max(bottom, low - 0.05 * (high - low)), min(top, high + 0.05 * (high - low)))

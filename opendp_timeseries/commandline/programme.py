@@ -20,7 +20,7 @@ from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, chosen, grid_of, keys_and_groups
-from opendp_timeseries.commandline.outputs import reconstructed, told, write_preview
+from opendp_timeseries.commandline.outputs import captions, reconstructed, write_preview
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import stage
 from opendp_timeseries.commandline.words import wrapped
@@ -29,10 +29,10 @@ from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.ledger.book import Entry
 from opendp_timeseries.planning.errors import ExpectedError
 from opendp_timeseries.planning.preview import made_up_rates, made_up_releases
-from opendp_timeseries.plugin.known import signal_of
+from opendp_timeseries.plugin.mechanisms import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
-from opendp_timeseries.reconstruction.contents import contents_of
-from opendp_timeseries.reconstruction.page import page_of
+from opendp_timeseries.results.contents import contents_of
+from opendp_timeseries.results.page import page_of
 
 #: How much of an instant names a part; of others, the day.
 _NAMED: Final = {"1y": 4, "1q": 7, "1mo": 7}
@@ -77,7 +77,7 @@ def parts_of(options: argparse.Namespace) -> list[Part]:
 
 
 class Plan(NamedTuple):
-    """What a programme holds of one publication: so many designs of each part, from a first one on."""
+    """Designs of one publication in a programme: so many for each part, from a first one on."""
 
     programme: ts.Programme
     first: int
@@ -96,7 +96,7 @@ class Plan(NamedTuple):
             raise ValueError(f"{problem}, {budget:g}, which hold for all publications in it together; {_CHANGED}")
         parts, planned = parts_of(options), [(design.signal, design.sampling) for design in programme.designs]
         cuts = [part.cut(options) for part in (parts[0], parts[-1])]
-        first, last = (_asked(Request.of(cut, grid_of(cut)), options) for cut in cuts)
+        first, last = (_sampled_signals(Request.of(cut, grid_of(cut)), options) for cut in cuts)
         size, end = len(first), (len(parts) - 1) * len(first)
         starts = range(len(planned) - end - size + 1)
         places = [k for k in starts if planned[k : k + size] == first and planned[k + end : k + end + size] == last]
@@ -126,8 +126,8 @@ def plan_in(ledger: ts.Ledger, options: argparse.Namespace) -> Plan:
     return Plan.of(options, _programme_of(ledger), ledger)
 
 
-def _asked(request: Request, options: argparse.Namespace) -> list[tuple[Signal, Sampling]]:
-    """Return what a request asks for, and how it is sampled."""
+def _sampled_signals(request: Request, options: argparse.Namespace) -> list[tuple[Signal, Sampling]]:
+    """Return the signals of a request, and how each is sampled."""
     signals = [signal_of(chain) for chain in request.chains]
     ways = [sample["sampling_probability"] for sample in request.samples]
     return [
@@ -136,16 +136,16 @@ def _asked(request: Request, options: argparse.Namespace) -> list[tuple[Signal, 
     ]
 
 
-def _difference(own: tuple[Signal, Sampling], planned: Sequence[tuple[Any, Sampling]]) -> str:
+def _difference(pair: tuple[Signal, Sampling], planned: Sequence[tuple[Any, Sampling]]) -> str:
     """Say in what a count differs from those that were planned."""
-    signal, reading = own[0], own[0].count.reading
-    alike = [other for other in planned if other[0].count.reading.grid == reading.grid]
+    signal, reading = pair[0], pair[0].count.reading
+    alike = [candidate for candidate in planned if candidate[0].count.reading.grid == reading.grid]
     if not alike:
         return "on another grid"
     for name, words in {"source": "of other columns", "panel": "of other keys"}.items():
-        if all(getattr(other.count.reading, name) != getattr(reading, name) for other, _ in alike):
+        if all(getattr(candidate.count.reading, name) != getattr(reading, name) for candidate, _ in alike):
             return words
-    if any(other == signal for other, _ in alike) and own not in alike:
+    if any(candidate == signal for candidate, _ in alike) and pair not in alike:
         return "with another sampling"
     return "with other caps or filters, or other totals or numbers of people"
 
@@ -165,10 +165,10 @@ def take_part(options: argparse.Namespace, plan: Plan | None) -> Part:
         part = _numbered(parts, options.number)
     else:
         states = ["planned"] * len(parts) if plan is None else plan.states(parts)
-        left = [part for part, state in zip(parts, states, strict=True) if state != "released"]
-        if not left:
+        open_parts = [part for part, state in zip(parts, states, strict=True) if state != "released"]
+        if not open_parts:
             raise ValueError(f"all {len(parts)} parts of the programme are released; start another, with its ledger")
-        part = left[0]
+        part = open_parts[0]
         end = ts.TimeGrid(start=part.start, end=part.end, step=options.every, zone=options.zone).edges()[-1]
         if plan is not None and end > np.datetime64(dt.datetime.now(dt.UTC).replace(tzinfo=None), "s"):
             still = f"part {part.number} of the programme ends at {part.end}, which is still to come"
@@ -191,9 +191,9 @@ def planned_measurement(request: Request, part: Part, options: argparse.Namespac
 def _check_planned(request: Request, part: Part, options: argparse.Namespace, plan: Plan) -> None:
     """Refuse a part that is not what was planned."""
     planned = [(design.signal, design.sampling) for design in plan.designs(part)]
-    asked = _asked(request, options)
-    if planned != asked:
-        raise ValueError(f"ledger ({options.ledger}) is for a programme {_difference(asked[0], planned)}; {_CHANGED}")
+    signals = _sampled_signals(request, options)
+    if planned != signals:
+        raise ValueError(f"ledger ({options.ledger}) is for a programme {_difference(signals[0], planned)}; {_CHANGED}")
 
 
 def programme(options: argparse.Namespace) -> str:
@@ -202,32 +202,34 @@ def programme(options: argparse.Namespace) -> str:
     _check_outputs(every)
     ledger = None if options.new or not options.ledger.exists() else ts.Ledger(options.ledger)
     with stage("Planning the programme", quiet=options.quiet):
-        found = _planned(every) if ledger is None else _programme_of(ledger)
-        plans = [Plan.of(one, found, ledger) for one in every]
+        scheme = _planned(every) if ledger is None else _programme_of(ledger)
+        plans = [Plan.of(publication, scheme, ledger) for publication in every]
         _check_weights(every, plans)
-        for one, plan in zip(every, plans, strict=True):
-            for part in parts_of(one) if ledger is not None else ():
-                cut = part.cut(one)
-                _check_planned(Request.of(cut, grid_of(cut)), part, one, plan)
-        errors = [_errors(one, plan) for one, plan in zip(every, plans, strict=True)]
+        for publication, plan in zip(every, plans, strict=True):
+            for part in parts_of(publication) if ledger is not None else ():
+                cut = part.cut(publication)
+                _check_planned(Request.of(cut, grid_of(cut)), part, publication, plan)
+        errors = [_errors(publication, plan) for publication, plan in zip(every, plans, strict=True)]
     if options.preview:
         _preview(options, plans[0])
     if options.new:
-        ledger = ts.Ledger.create(options.ledger, programme=found)
+        ledger = ts.Ledger.create(options.ledger, programme=scheme)
         plans = [plan._replace(ledger=ledger) for plan in plans]
     if options.json:
-        return found.to_json()
-    said = [f"Within {found.budget:g} for {found.unit}, all of it together:"]
-    for one, plan, expected in zip(every, plans, errors, strict=True):
-        said += ["", *_table(one, plan, expected)]
-    end = [f"It is programme {found.identifier[:16]}: every part names it. Publish it, as --json prints it."]
+        return scheme.to_json()
+    lines = [f"Within {scheme.budget:g} for {scheme.unit}, all of it together:"]
+    for publication, plan, expected in zip(every, plans, errors, strict=True):
+        lines += ["", *_table(publication, plan, expected)]
+    end = [f"It is programme {scheme.identifier[:16]}: every part names it. Publish it, as --json prints it."]
     if ledger is None:
         end += [f"Nothing is fixed yet: --new makes {options.ledger}, and then it is."]
     else:
         end += [f"So far: {ledger.guarantee()}."]
-    if len(found) > sum(plan.size * len(parts_of(one)) for one, plan in zip(every, plans, strict=True)):
+    if len(scheme) > sum(
+        plan.size * len(parts_of(publication)) for publication, plan in zip(every, plans, strict=True)
+    ):
         end += ["The programme holds other publications, too: their files say more."]
-    return "\n".join([*said, *map(wrapped, end)])
+    return "\n".join([*lines, *map(wrapped, end)])
 
 
 def _preview(options: argparse.Namespace, plan: Plan) -> None:
@@ -240,22 +242,22 @@ def _preview(options: argparse.Namespace, plan: Plan) -> None:
     )
     with stage("Drawing the page", quiet=options.quiet):
         releases = made_up_releases(plan.designs(part), rates, plan.programme.budget.view, plan.programme.whole)
-        made = reconstructed(*Request.of(cut, grid).parted(releases), options)
-        content = contents_of(made.series, made_up=True, **told(made, options))
+        results = reconstructed(*Request.of(cut, grid).parted(releases), options)
+        content = contents_of(results.series, made_up=True, **captions(results, options))
         write_preview(options.preview, page_of(content))
 
 
 def _beside(path: Path, options: argparse.Namespace) -> argparse.Namespace:
     """Return the options of another publication, which has the same ledger and budget."""
-    other = parse(["programme", str(path)])
+    neighbour = parse(["programme", str(path)])
     for name in ("ledger", "epsilon", "delta", "sampling"):
-        own, its = (getattr(one, name) for one in (options, other))
+        value, its = (getattr(source, name) for source in (options, neighbour))
         if name == "ledger":
-            own, its = own.resolve(), its.resolve()
-        if own != its:
-            problem = f"{name} ({its}) in {path} must be that of {options.publication}, {own}"
+            value, its = value.resolve(), its.resolve()
+        if value != its:
+            problem = f"{name} ({its}) in {path} must be that of {options.publication}, {value}"
             raise ValueError(f"{problem}: publications within one budget share it")
-    return other
+    return neighbour
 
 
 def _check_outputs(every: Sequence[argparse.Namespace]) -> None:
@@ -263,80 +265,80 @@ def _check_outputs(every: Sequence[argparse.Namespace]) -> None:
     taken: dict[Path, Path] = {}
     for options in every:
         if options.publication is not None:
-            other = taken.setdefault(options.output.resolve(), options.publication)
-            if other != options.publication:
-                problem = f"output ({options.output}) in {options.publication} must not be that of {other}"
+            owner = taken.setdefault(options.output.resolve(), options.publication)
+            if owner != options.publication:
+                problem = f"output ({options.output}) in {options.publication} must not be that of {owner}"
                 raise ValueError(f"{problem}: give each publication its own")
 
 
 def _table(options: argparse.Namespace, plan: Plan, errors: list[dict[str, float]]) -> list[str]:
     """Return the parts of a publication, and what there is to say about them."""
-    parts, found = parts_of(options), plan.programme
+    parts, scheme = parts_of(options), plan.programme
     states = plan.states(parts)
     in_all = options.participation_cap is not None and (options.total or options.groups)  # else within the count
-    asked = {"totals": in_all, "numbers": options.mean, "people": options.people}
-    asked["people by key"] = options.people_by_key or options.people_cap
-    header = ["noise of series", *(f"noise of {name}" for name, is_asked in asked.items() if is_asked)]
+    columns = {"totals": in_all, "numbers": options.mean, "people": options.people}
+    columns["people by key"] = options.people_by_key or options.people_cap
+    header = ["noise of series", *(f"noise of {name}" for name, is_asked in columns.items() if is_asked)]
     header += [f"error of {name}" for name in errors[0]] if errors else []
     rows = []
     for part, state in zip(parts, states, strict=True):
         designs = plan.designs(part)
-        alone = found.budget.spent(joint_loss([design.loss() for design in designs], adaptivity=Adaptivity.NONE))
+        epsilon = scheme.budget.spent(joint_loss([design.loss() for design in designs], adaptivity=Adaptivity.NONE))
         scales = (f"{design.scale:.4g}" for design in designs)
         expected = [f"{error:.4g}" for of_part in errors[part.number - 1 : part.number] for error in of_part.values()]
-        rows.append((str(part.number), part.name, state, *scales, *expected, f"ε = {printed_up(alone)}"))
+        rows.append((str(part.number), part.name, state, *scales, *expected, f"ε = {printed_up(epsilon)}"))
     left_out = "" if options.participation_cap is None else ", without what caps leave out"
-    said = f"The last column is of the part alone. Errors are those to expect in each step{left_out}."
+    note = f"The last column is of the part alone. Errors are those to expect in each step{left_out}."
     if errors and options.groups:
-        said += " Of groups, the largest stands here."
-    if errors and options.level and (share := max(one["series"] for one in errors) / options.level) > _MUCH:
-        said += (
+        note += " Of groups, the largest stands here."
+    if errors and options.level and (share := max(row["series"] for row in errors) / options.level) > _MUCH:
+        note += (
             f" Those of series are up to {share:.0%} of the level: longer steps, fewer keys or more budget show more."
         )
     if not errors:
-        said = (
+        note = (
             f"For the error to expect of each part, say roughly what the series is like: {_LIKE}. The last column is of"
         )
-        said += " the part alone."
+        note += " the part alone."
     name = f" of {options.publication.name}" if options.publication is not None else ""
     lines = [
         f"{len(parts)} parts{name}",
         text_table(("part", "from", "state", *header, "alone"), rows),
         "",
-        wrapped(said),
+        wrapped(note),
     ]
     if plan.ledger is not None:
-        left = [part for part, state in zip(parts, states, strict=True) if state != "released"]
-        following = f"; next is part {left[0].number}, {left[0].name}" if left else ""
-        lines.append(wrapped(f"Left: {len(left)} of {len(parts)}{following}."))
+        open_parts = [part for part, state in zip(parts, states, strict=True) if state != "released"]
+        following = f"; next is part {open_parts[0].number}, {open_parts[0].name}" if open_parts else ""
+        lines.append(wrapped(f"Left: {len(open_parts)} of {len(parts)}{following}."))
     return lines
 
 
 def _errors(options: argparse.Namespace, plan: Plan) -> list[dict[str, float]]:
     """Return the errors to expect of each part, of its series and its total; nothing if the series is not described."""
     parts = parts_of(options)
-    known = chosen(options, "level", "deviation", "time_scale")
-    known["season_amplitudes"] = amplitudes_of(options, grid_of(parts[0].cut(options)))
-    if all(value is None for value in known.values()):
+    shape = chosen(options, "level", "deviation", "time_scale")
+    shape["season_amplitudes"] = amplitudes_of(options, grid_of(parts[0].cut(options)))
+    if all(value is None for value in shape.values()):
         return []
     try:
         firsts = tuple(plan.designs(part)[0] for part in parts)
-        found = replace(plan.programme, designs=firsts).expected_errors(**known)
+        errors = replace(plan.programme, designs=firsts).expected_errors(**shape)
     except (TypeError, ValueError) as error:
         raise ValueError(by_flags(str(error), refused=True)) from None
-    return [{"series": error.smoothed, **_totals(options, error)} for error in found]
+    return [{"series": error.smoothed, **_totals(options, error)} for error in errors]
 
 
 def _totals(options: argparse.Namespace, error: ExpectedError) -> dict[str, float]:
     """Return the errors of totals: that of all keys, and the largest of each column of groups."""
     errors, names = dict(error.totals), [*filter(None, [options.total]), *(options.groups or ())]
-    found, level = {}, keys_and_groups(options)[1]
+    totals, level = {}, keys_and_groups(options)[1]
     for name in names:
         assert isinstance(level, dict)
-        found[name] = max((errors[group] for group in level if group in errors), default=None)
+        totals[name] = max((errors[group] for group in level if group in errors), default=None)
         below = [members for members in level.values() if isinstance(members, dict)]
-        level = {group: members for each in below for group, members in each.items()}
-    return {name: error for name, error in found.items() if error is not None}
+        level = {group: members for mapping in below for group, members in mapping.items()}
+    return {name: error for name, error in totals.items() if error is not None}
 
 
 def _planned(every: list[argparse.Namespace]) -> ts.Programme:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from opendp_timeseries._files import files_together
 from opendp_timeseries._text import read_text
 from opendp_timeseries.commandline.forms import first_line
-from opendp_timeseries.commandline.words import TABLES, WORDS, shown, wrapped
+from opendp_timeseries.commandline.words import TABLES, WORDS, toml_text, wrapped
 
 _HEAD: Final = "All that is public about a release. No word of it may be chosen by looking at the log."
 _TABLE_OF: Final = {name: table for table, (_, words) in TABLES.items() for name in words}
@@ -37,8 +37,8 @@ def read_publication(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
         if not isinstance(content, dict):
             raise ValueError(f"{at}: {_unknown(table, '')}")
         if not words:
-            known = ", ".join(f"[{each}]" for each in TABLES)
-            raise ValueError(f"{at}: [{table}] is no table of a publication; the tables are {known}")
+            names = ", ".join(f"[{title}]" for title in TABLES)
+            raise ValueError(f"{at}: [{table}] is no table of a publication; the tables are {names}")
         for name, value in content.items():
             lines[name] = _line(text, table, name)
             try:
@@ -46,8 +46,8 @@ def read_publication(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
                     raise ValueError(_unknown(name, table))
                 values[name] = words[name].read(value)
             except ValueError as error:
-                said = f"{name} ({shown(value)}) " if name in words else ""
-                raise ValueError(f"{path}, line {lines[name]}: {said}{error}") from None
+                subject = f"{name} ({toml_text(value)}) " if name in words else ""
+                raise ValueError(f"{path}, line {lines[name]}: {subject}{error}") from None
     return values, lines
 
 
@@ -115,13 +115,13 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
     lacking = [name for name, word in WORDS.items() if word.ask == "must" and name not in given]
     lacking = [name for name in lacking if not (name == "end" and "size" in given)]
     order = ["programme", "programme --new"] if "every" in given else ["plan"]
-    said = [
+    sentences = [
         f"Written: {path}.",
         f"Fill in what must be given: {', '.join(lacking)}." if lacking else "",
         "" if "zone" in given else "It names no zone, so days begin at midnight UTC: name yours if that is another.",
         f"Run with it, in this order: {', '.join(order)}; check, in private; release.",
     ]
-    return wrapped(" ".join(filter(None, said)))
+    return wrapped(" ".join(filter(None, sentences)))
 
 
 def _look(given: dict[str, Any], *, quiet: bool = False) -> None:
@@ -131,33 +131,33 @@ def _look(given: dict[str, Any], *, quiet: bool = False) -> None:
     """
     path = Path(given.get("file") or "")
     there = path if path.exists() else next(iter(sorted(path.parent.glob(path.name.replace("{part}", "*")))), path)
-    found = first_line(there, given.get("encoding"))
-    if found is None:
+    source = first_line(there, given.get("encoding"))
+    if source is None:
         return
     for name in ("delimiter", "encoding"):
-        if (value := getattr(found, name)) is not None:
+        if (value := getattr(source, name)) is not None:
             given.setdefault(name, value)
-    named = f"names the columns {', '.join(found.columns)}"
-    if not found.is_header:
+    named = f"names the columns {', '.join(source.columns)}"
+    if not source.is_header:
         named = "must name the columns, and is not shown, as not all in it are names: see that it is not a row"
-    how = "".join(f"; {name} is {shown(given[name])}" for name in ("delimiter", "encoding") if name in given)
+    how = "".join(f"; {name} is {toml_text(given[name])}" for name in ("delimiter", "encoding") if name in given)
     if not quiet:
         print(f"The first line of {there} {named}{how}.", file=sys.stderr)
 
 
-def _answer(name: str, given: dict[str, Any], ask: Callable[[str], str]) -> None:
+def _answer(name: str, given: dict[str, object], ask: Callable[[str], str]) -> None:
     """Ask for one word until the answer can be read; nothing is an answer where the word may be left out."""
     word = WORDS[name]
     none = "" if word.ask == "must" else "; Enter for none"
     while True:
-        example = " ".join(map(str, word.example if word.many else [word.example]))  # as it is typed here
+        example = " ".join(map(str, word.example if word.is_list else [word.example]))  # as it is typed here
         text = ask(f"{name}: {word.explained}\n  such as {example}{none}: ").strip()
         if none and not text:
             return
         try:
             if not text:
                 raise ValueError("it must be given")
-            given[name] = [word.kind(each) for each in text.split()] if word.many else word.kind(text)
+            given[name] = [word.kind(item) for item in text.split()] if word.is_list else word.kind(text)
             return
         except ValueError as error:
             near = _zones_like(text) if "zone" in name else ""
@@ -166,12 +166,12 @@ def _answer(name: str, given: dict[str, Any], ask: Callable[[str], str]) -> None
 
 def _zones_like(text: str) -> str:
     """Return zones that may be meant, by the name of a city or of a country's; nothing if none is like it."""
-    known = {zone.rpartition("/")[2].lower(): zone for zone in sorted(zoneinfo.available_timezones())}
-    meant = difflib.get_close_matches(text.rpartition("/")[2].lower().replace(" ", "_"), known, 3)
-    return f"; did you mean {' or '.join(known[name] for name in meant)}?" if meant else ""
+    zones = {zone.rpartition("/")[2].lower(): zone for zone in sorted(zoneinfo.available_timezones())}
+    meant = difflib.get_close_matches(text.rpartition("/")[2].lower().replace(" ", "_"), zones, 3)
+    return f"; did you mean {' or '.join(zones[name] for name in meant)}?" if meant else ""
 
 
-def _written(given: dict[str, Any]) -> str:
+def _written(given: dict[str, object]) -> str:
     lines = [f"# {_HEAD}"]
     for table, (title, words) in TABLES.items():
         lines += ["", f"[{table}]  # {title}"]
@@ -180,5 +180,7 @@ def _written(given: dict[str, Any]) -> str:
             comment += f" One of {', '.join(word.choices)}." if word.choices else ""
             comment += " Must be given, or the size." if name == "end" else " Must be given." * (word.ask == "must")
             lines += textwrap.wrap(comment, 100, initial_indent="# ", subsequent_indent="# ")
-            lines.append(f"{name} = {shown(given[name])}" if name in given else f"#{name} = {shown(word.example)}")
+            lines.append(
+                f"{name} = {toml_text(given[name])}" if name in given else f"#{name} = {toml_text(word.example)}"
+            )
     return "\n".join(lines) + "\n"

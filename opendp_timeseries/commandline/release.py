@@ -18,15 +18,15 @@ from opendp_timeseries.accounting.budget import large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, check_smoothing, chosen, grid_of, read_log
-from opendp_timeseries.commandline.outputs import Made, document, places, reconstructed, told, undrawn
+from opendp_timeseries.commandline.outputs import Results, captions, document, places, reconstructed, undrawn
 from opendp_timeseries.commandline.programme import plan_in, planned_measurement, take_part
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import held_back, say, stage
 from opendp_timeseries.commandline.words import wrapped
-from opendp_timeseries.plugin.known import stated_designs
-from opendp_timeseries.reconstruction.captions import caps_in_words
-from opendp_timeseries.reconstruction.contents import contents_of, people_in_words
-from opendp_timeseries.reconstruction.everybody import last_tier
+from opendp_timeseries.plugin.mechanisms import stated_designs
+from opendp_timeseries.results.captions import caps_in_words
+from opendp_timeseries.results.contents import contents_of, people_in_words
+from opendp_timeseries.smoothing.everybody import last_tier
 
 #: Of many keys, a note in a terminal names the first.
 _LONGEST: Final = 1000
@@ -56,38 +56,38 @@ def release(options: argparse.Namespace) -> str:
         else:
             measurement = request.within(options.epsilon, options.delta)
     take_buffers()  # before anything is spent
-    kept = [] if options.force else [suffix for suffix, place in wanted.items() if place.exists()]
-    if kept and ledger is not None and ((paid := ledger.paid(measurement)) is None or paid.released is None):
-        raise ValueError(_another(wanted[kept[0]]))
-    missing = {suffix: place for suffix, place in wanted.items() if suffix not in kept}
+    earlier = [] if options.force else [suffix for suffix, place in wanted.items() if place.exists()]
+    if earlier and ledger is not None and ((paid := ledger.paid(measurement)) is None or paid.released is None):
+        raise ValueError(_another(wanted[earlier[0]]))
+    missing = {suffix: place for suffix, place in wanted.items() if suffix not in earlier}
     writing = files_together(missing.values(), replace=options.force)
     with _paying(measurement, ledger, options) as make, writing as files:
         releases = _flat(make(lambda: _log(options, grid)))
         with stage("Making the series", quiet=options.quiet or options.by):  # of a panel, smoothing says how many
-            made = reconstructed(*request.parted(releases), options)
+            results = reconstructed(*request.parted(releases), options)
         with stage("Writing the files", quiet=options.quiet):
-            first = next((suffix for suffix in (".json", ".csv") if suffix in kept), None)
-            if kept and (first is None or wanted[first].read_bytes() != document(first, made, options)):
-                raise ValueError(_another(wanted[kept[0]]))
+            first = next((suffix for suffix in (".json", ".csv") if suffix in earlier), None)
+            if earlier and (first is None or wanted[first].read_bytes() != document(first, results, options)):
+                raise ValueError(_another(wanted[earlier[0]]))
             for suffix, place in missing.items():
-                files[place].write(document(suffix, made, options))
-    said = ["\n\n".join(_summary(made, options)), "", f"Written: {', '.join(map(str, files)) or 'nothing'}"]
-    if kept:
-        said.append(f"There already: {', '.join(str(wanted[suffix]) for suffix in kept)}")
+                files[place].write(document(suffix, results, options))
+    lines = ["\n\n".join(_summary(results, options)), "", f"Written: {', '.join(map(str, files)) or 'nothing'}"]
+    if earlier:
+        lines.append(f"There already: {', '.join(str(wanted[suffix]) for suffix in earlier)}")
     if options.file is not None:  # whatever the log holds: the release itself cannot say
-        said.append("A wrong column or time format gives noise alone: run 'check', in private, to rule that out.")
+        lines.append("A wrong column or time format gives noise alone: run 'check', in private, to rule that out.")
     elif (share := check_of(options, grid)[0].events_lost_share) > 0.0005:  # of any other log, this is private
         by = "caps" if options.gap == 1 else "gap and the caps"
-        said.append(f"This log is public, so it can be said: the {by} take away {share:.1%} of its departures.")
-    if f".{options.figure}" in wanted and (boxes := undrawn(made, options)):
-        said.append(boxes)
+        lines.append(f"This log is public, so it can be said: the {by} take away {share:.1%} of its departures.")
+    if f".{options.figure}" in wanted and (boxes := undrawn(results, options)):
+        lines.append(boxes)
     if f".{options.figure}" not in wanted and options.figure != "none":
-        said.append("No figure: install opendp_timeseries[plot] for one.")
+        lines.append("No figure: install opendp_timeseries[plot] for one.")
     if ledger is not None:
-        said.append(f"In {options.ledger}, all releases so far: {ledger.guarantee()}.")
+        lines.append(f"In {options.ledger}, all releases so far: {ledger.guarantee()}.")
     if part is not None:
-        said.append(f"This is part {part.number} of {part.of} of a programme: run 'programme' to see what is left.")
-    return "\n".join(said)
+        lines.append(f"This is part {part.number} of {part.of} of a programme: run 'programme' to see what is left.")
+    return "\n".join(lines)
 
 
 def _another(place: Path) -> str:
@@ -99,8 +99,8 @@ def _log(options: argparse.Namespace, grid: ts.TimeGrid) -> Any:
         return read_log(options, grid, step_cap=options.step_cap if options.bound is None else options.bound)
 
 
-def _flat(made: Any) -> list[ts.Release]:
-    return [one for part in made for one in _flat(part)] if isinstance(made, list) else [made]
+def _flat(answer: Any) -> list[ts.Release]:
+    return [item for part in answer for item in _flat(part)] if isinstance(answer, list) else [answer]
 
 
 @contextlib.contextmanager
@@ -119,7 +119,7 @@ def _paying(
         raise ValueError(f"{problem}: give --resume, which costs nothing")
     ledger.check(measurement, resume=resume)
 
-    def make(read: Callable[[], Any]) -> Any:
+    def make(read: Callable[[], object]) -> Any:
         log = None if resume and number is None else read()  # of what is released, the ledger knows all
 
         def announced() -> Any:
@@ -157,8 +157,11 @@ def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, request: Reque
     return measurement
 
 
-def _summary(made: Made, options: argparse.Namespace) -> list[str]:
-    first, content = made.releases[0], contents_of(made.series, totals="", records="", **told(made, options))
+def _summary(results: Results, options: argparse.Namespace) -> list[str]:
+    first, content = (
+        results.releases[0],
+        contents_of(results.series, totals="", records="", **captions(results, options)),
+    )
     count, p = first.design.count, first.sampling_probability
     within = f" within {count.unit.period}" if count.unit.period else ""
     panel = "" if count.panel is None else f", for each of {len(count.panel)} keys of {options.by!r}"
@@ -167,38 +170,38 @@ def _summary(made: Made, options: argparse.Namespace) -> list[str]:
         counted = f"sum of {options.value!r}"
     smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
     chance = f"one of each block of {round(1 / p)}" if first.sampling.stratified else f"each with probability {p:.4g}"
-    kept = "" if p == 1 else f" {len(first)} of {first.size} steps were kept at random ({chance})."
-    said = [
+    sample = "" if p == 1 else f" {len(first)} of {first.size} steps were kept at random ({chance})."
+    paragraphs = [
         f"A private series of {'counts' if options.value is None else 'sums'}: {count.grid.size} steps of"
         f" {count.grid.step} from {count.grid.start}{panel}. The {'count' if options.value is None else 'number'} of a"
         f" step is the {counted} in it{smoothing}; Gaussian noise of standard deviation"
-        f" {first.scale:.4g} is added to it.{kept}",
+        f" {first.scale:.4g} is added to it.{sample}",
         " ".join(content.near),
         *(note if len(note) <= _LONGEST else f"{note[:_LONGEST]} …" for note in people_in_words(content)),
-        _guarantee(made, within),
+        _guarantee(results, within),
         "It holds for everyone, whatever their events. An individual is one value of"
-        f" {options.identifier!r}. {caps_in_words(made.series, count, ' over all series' if panel else '')}. It assumes"
-        " three things. Each individual has one identifier. The grid and all other parameters were chosen without"
-        " looking at this log. Whoever runs this is trusted with the log, and publishes nothing from it but this"
-        " release and what is computed from the release.",
+        f" {options.identifier!r}. {caps_in_words(results.series, count, ' over all series' if panel else '')}. It"
+        " assumes three things. Each individual has one identifier. The grid and all other parameters were chosen"
+        " without looking at this log. Whoever runs this is trusted with the log, and publishes nothing from it but"
+        " this release and what is computed from the release.",
     ]
     if within:
         delta, periods = first.stated.loss[0][1], len(count.period_lengths())
         several = [*(k for k in (2, 7, 30) if k < periods), periods]
         losses = []
         for k in several:
-            alone = [ts.loss_over_periods(one, periods=k) for one in made.releases]
-            losses.append(f"{printed_up(joint_loss(alone, adaptivity=Adaptivity.NONE).epsilon(delta))} in {k}")
-        said.append(
+            parts = [ts.loss_over_periods(item, periods=k) for item in results.releases]
+            losses.append(f"{printed_up(joint_loss(parts, adaptivity=Adaptivity.NONE).epsilon(delta))} in {k}")
+        paragraphs.append(
             f"It does not hold for everything that somebody did: the more of the {periods} periods they take part in,"
             f" the less they are protected as a whole. With the same δ, ε is {', '.join(losses)} of them."
         )
-    return [wrapped(text) for text in (*said, *_warnings(made, options))]
+    return [wrapped(text) for text in (*paragraphs, *_warnings(results, options))]
 
 
-def _guarantee(made: Made, within: str) -> str:
-    together = made.together
-    words, (epsilon, delta) = together.guarantee(), together.stated.loss[0]
+def _guarantee(results: Results, within: str) -> str:
+    joint_release = results.joint_release
+    words, (epsilon, delta) = joint_release.guarantee(), joint_release.stated.loss[0]
     factor = f" = {printed_up(up(math.exp(epsilon)))}" if epsilon < 700 else ""
     return (
         f"Guarantee: {words}. Whether or not the events of any one individual{within} are in the log, no set"
@@ -207,20 +210,20 @@ def _guarantee(made: Made, within: str) -> str:
     )
 
 
-def _warnings(made: Made, options: argparse.Namespace) -> Iterator[str]:
+def _warnings(results: Results, options: argparse.Namespace) -> Iterator[str]:
     """Say what is unusual, by what is public."""
-    delta, level = made.releases[0].stated.loss[0][1], float(np.mean(made.series.values))
+    delta, level = results.releases[0].stated.loss[0][1], float(np.mean(results.series.values))
     if options.individuals is not None and delta * options.individuals > 1:
         yield (
             f"Warning: δ = {delta:g} is more than one over the number of individuals ({options.individuals}): so much"
             " may expose some of them outright. Choose far less."
         )
     # Of a private series, no one of its tiers says how far it is from the truth.
-    count = made.releases[0].design.signal.count
-    in_tiers = count is not None and count.tiers is not None and made.series.converged
-    what, size = "error", float(np.median(made.series.standard_error))
+    count = results.releases[0].design.signal.count
+    in_tiers = count is not None and count.tiers is not None and results.series.converged
+    what, size = "error", float(np.median(results.series.standard_error))
     if not in_tiers:
-        what, size = "noise", last_tier(made.releases[0]).scale
+        what, size = "noise", last_tier(results.releases[0]).scale
     if size > level:
         yield (
             f"Warning: the {what} (standard deviation {size:.4g} in each step) is above the level of the series"

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries.commandline.inputs import chosen, excess_of, keys_and_groups
-from opendp_timeseries.plugin.known import signal_of
+from opendp_timeseries.plugin.mechanisms import signal_of
 from opendp_timeseries.plugin.native import symmetric_distance
 
 #: Counts are whole numbers, and nobody would call this noise.
@@ -58,7 +58,7 @@ class Request(NamedTuple):
 
     @property
     def chains(self) -> list[Any]:
-        """What is released, each by itself."""
+        """Return the chain of each release."""
         totals = [] if self.groups is None else [self.count >> ts.then_totals(self.groups)]
         return [self.count, *totals, *self._numbers, *self.people]
 
@@ -68,7 +68,7 @@ class Request(NamedTuple):
 
     @property
     def levels(self) -> int:
-        """How many of these are series, or panels of them: the first ones."""
+        """Return how many of these, the first ones, are series or panels."""
         return len(self.chains) - len(self._numbers) - len(self.people)
 
     def parted(self, releases: Sequence[ts.Release]) -> tuple[list[ts.Release], list[ts.Release], list[ts.Release]]:
@@ -86,7 +86,7 @@ class Request(NamedTuple):
 
     @property
     def samples(self) -> list[dict[str, Any]]:
-        """How each is sampled: of the number of individuals, all is kept."""
+        """Return how each is sampled: numbers of individuals are not."""
         return [self.sample] * (len(self.chains) - len(self.people)) + [{"sampling_probability": 1.0}] * len(
             self.people
         )
@@ -94,15 +94,15 @@ class Request(NamedTuple):
     def measurement(self, scales: Sequence[float], samples: Sequence[Mapping[str, Any]], delta: float) -> Any:
         """Return the measurement with this noise."""
         stated: dict[str, Any] = {} if len(scales) > 1 else {"delta": delta}
-        first, *others = [
+        first, *noises = [
             ts.then_subsampled_gaussian(scale, **sample, **stated)
             for scale, sample in zip(scales, samples, strict=True)
         ]
         series = self.count >> first
         if self.groups is not None:
-            totals = ts.then_totals(self.groups) >> others.pop(0)
+            totals = ts.then_totals(self.groups) >> noises.pop(0)
             series = self.count >> ts.then_composition([first, totals], delta=delta)
-        beside = [chain >> noise for chain, noise in zip([*self._numbers, *self.people], others, strict=True)]
+        beside = [chain >> noise for chain, noise in zip([*self._numbers, *self.people], noises, strict=True)]
         return ts.make_composition([series, *beside], delta=delta) if beside else series
 
     def within(self, epsilon: float, delta: float) -> Any:
@@ -112,9 +112,9 @@ class Request(NamedTuple):
         """
         check.real("epsilon", epsilon, above=0.0, remedy="1 is a common choice")
         scales = self._scales(epsilon, delta)
-        kept, size = self.sample["sampling_probability"], signal_of(self.count).count.grid.size
-        design = f"at sampling_probability ({kept:g})"
-        if kept * size < 1:
+        probability, size = self.sample["sampling_probability"], signal_of(self.count).count.grid.size
+        design = f"at sampling_probability ({probability:g})"
+        if probability * size < 1:
             raise ValueError(f"fewer than one of {size} steps is kept on average {design}; choose a greater one")
         if min(scales) < _MIN_SCALE:  # as where δ exceeds the probability that anything of one individual is kept
             budget = f"epsilon ({epsilon:g}) and delta ({delta:g}) {design}"
@@ -134,5 +134,5 @@ class Request(NamedTuple):
         return [factor * scale for scale in relative]
 
 
-def _depth(groups: Any) -> int:
+def _depth(groups: object) -> int:
     return 1 + max(map(_depth, groups.values())) if isinstance(groups, dict) else 0

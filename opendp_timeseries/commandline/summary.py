@@ -8,15 +8,23 @@ from typing import Any
 import opendp_timeseries as ts
 from opendp_timeseries._files import files_together
 from opendp_timeseries.commandline.inputs import grid_of
-from opendp_timeseries.commandline.outputs import Made, check_ours, document, means_of, reconstructed, told, unit_of
+from opendp_timeseries.commandline.outputs import (
+    Results,
+    captions,
+    check_ours,
+    document,
+    means_of,
+    reconstructed,
+    unit_of,
+)
 from opendp_timeseries.commandline.programme import parts_of, plan_in
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import stage
 from opendp_timeseries.commandline.words import wrapped
-from opendp_timeseries.reconstruction.contents import Contents, contents_of, suitable_step
-from opendp_timeseries.reconstruction.page import page_of
 from opendp_timeseries.reconstruction.runs import series_by_kind
-from opendp_timeseries.reconstruction.spreadsheet import workbook_of
+from opendp_timeseries.results.contents import Contents, contents_of, suitable_step
+from opendp_timeseries.results.page import page_of
+from opendp_timeseries.results.spreadsheet import workbook_of
 
 
 def summary(options: argparse.Namespace) -> str:
@@ -39,26 +47,26 @@ def summary(options: argparse.Namespace) -> str:
     places = {suffix: options.output.with_name(options.output.name + suffix) for suffix in suffixes}
     for suffix, place in places.items():
         check_ours(place, suffix)
-    known = {release.design: release for release in ledger.releases()}
-    releases = [[known[design] for design in plan.designs(part)] for part in chosen]
+    by_design = {release.design: release for release in ledger.releases()}
+    releases = [[by_design[design] for design in plan.designs(part)] for part in chosen]
     cut = chosen[0].cut(options)
     request = Request.of(cut, grid_of(cut))
     parted = [request.parted(of_part) for of_part in releases]
-    series, numbers, _ = ([one for of_part in row for one in of_part] for row in zip(*parted, strict=True))
-    before = [one for of_part, _, _ in parted[:-1] for one in of_part]
+    series, numbers, _ = ([item for of_part in row for item in of_part] for row in zip(*parted, strict=True))
+    before = [item for of_part, _, _ in parted[:-1] for item in of_part]
     with stage("Joining the parts", quiet=options.quiet or options.by):
-        made = reconstructed(series, numbers, [], options)
+        results = reconstructed(series, numbers, [], options)
         # As it was before the last part: it depends on the releases alone.
         earlier = reconstructed(before, [], [], options).series if before else None
-    people: dict[str, Any] = {
-        part.name: ts.smooth(one)
+    people: dict[str, object] = {
+        part.name: ts.smooth(item)
         for part, (_, _, of_people) in zip(chosen, parted, strict=True)
-        for one in of_people
-        if one.keys is None
+        for item in of_people
+        if item.keys is None
     }
-    every = [one for of_part in releases for one in of_part]
+    every = [item for of_part in releases for item in of_part]
     guarantee = f"{ledger.guarantee()}, of all that was released so far; {every[0].stated.whole}"
-    about = told(made, options, guarantee) | {
+    about = captions(results, options, guarantee) | {
         "people": people,
         "totals": options.every,
         "profiles": True,
@@ -67,31 +75,31 @@ def summary(options: argparse.Namespace) -> str:
     record = (
         every[0].to_json() if len(every) == 1 else ts.write_releases(every, adaptivity="adaptive", delta=options.delta)
     )
-    content = contents_of(made.series, records=record, **about)
+    content = contents_of(results.series, records=record, **about)
     contents = dict.fromkeys(suffixes, content)
     if options.mean:
         change = {"guarantee": about["guarantee"], "totals": options.every, "records": record}
-        of_means = means_of(made, options, **change)
+        of_means = means_of(results, options, **change)
         contents |= {suffix: of_means for suffix in suffixes if suffix.startswith("-means")}
     with files_together(places.values(), replace=True) as files:
         for suffix, place in places.items():
-            files[place].write(_file(suffix, made, contents[suffix], options))
+            files[place].write(_file(suffix, results, contents[suffix], options))
     after = [part.name for part, state in zip(parts, states, strict=True) if state == "released" and part not in chosen]
-    left = f" It ends before {after[0]}, as a part before that is not released." if after else ""
-    said = [
-        f"{len(chosen)} of {len(parts)} parts, {chosen[0].name} to {chosen[-1].name}, joined at no further cost.{left}",
+    gap = f" It ends before {after[0]}, as a part before that is not released." if after else ""
+    text = [
+        f"{len(chosen)} of {len(parts)} parts, {chosen[0].name} to {chosen[-1].name}, joined at no further cost.{gap}",
         f"Guarantee: {guarantee}.",
         " ".join([*content.sums, *content.of_people]),
         *content.compared,
         *content.revised,
     ]
-    return "\n".join([*map(wrapped, said), f"Written: {', '.join(map(str, places.values()))}"])
+    return "\n".join([*map(wrapped, text), f"Written: {', '.join(map(str, places.values()))}"])
 
 
-def _file(suffix: str, made: Made, content: Contents, options: argparse.Namespace) -> bytes:
+def _file(suffix: str, results: Results, content: Contents, options: argparse.Namespace) -> bytes:
     """Return the content of a file."""
     if suffix.endswith(".csv"):
-        return document(suffix, made, options)
+        return document(suffix, results, options)
     if suffix.endswith(".json"):
         return f"{content.records}\n".encode()
     return page_of(content).encode() if suffix.endswith(".html") else workbook_of(content)
@@ -114,8 +122,10 @@ def join(ledger: ts.Ledger, options: argparse.Namespace) -> list[Path]:
     pages = []
     for releases in kinds:
         series, *totals = ts.smooth(releases, **how)
-        last = max((one.grid for one in releases if one.grid is not None), key=lambda grid: grid.edges()[-1])
-        before = [one for one in releases if one.grid != last]
+        last = max(
+            (release.grid for release in releases if release.grid is not None), key=lambda grid: grid.edges()[-1]
+        )
+        before = [release for release in releases if release.grid != last]
         says = bool(before) and series.release.grid is not None and bool(suitable_step(series.release.grid))
         content = contents_of(
             series,

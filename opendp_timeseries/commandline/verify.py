@@ -22,12 +22,12 @@ T = TypeVar("T")
 def verify(options: argparse.Namespace) -> str:
     """Recompute the loss of a record, as its reader: what the record guarantees."""
     if options.publication is not None:
-        each = [options]
+        parts = [options]
         if options.every:
             from opendp_timeseries.commandline.programme import parts_of
 
-            each = [part.cut(options) for part in parts_of(options)]
-        records = [Path(f"{one.output}.json") for one in each]
+            parts = [part.cut(options) for part in parts_of(options)]
+        records = [Path(f"{item.output}.json") for item in parts]
         records = [path for path in records if path.exists()] or records[:1]
     else:
         records = [options.record]
@@ -35,29 +35,29 @@ def verify(options: argparse.Namespace) -> str:
 
 
 def _verified(record: Path, published: Path | None) -> str:
-    releases, together, trusted, reworded = read_record(record)
+    releases, joint, trusted, reworded = read_record(record)
     if reworded:
-        own, right = reworded[0]
+        stated, right = reworded[0]
         problem = "in its own words, and its numbers, which are right, give"
-        raise ValueError(f"record ({record}) says {own!r} {problem} {right!r}: believe these, and ask its publisher")
-    wholes = {release.stated.whole for release in releases}
+        raise ValueError(f"record ({record}) says {stated!r} {problem} {right!r}: believe these, and ask its publisher")
+    parents = {release.stated.whole for release in releases}
     if published is not None:
         programme = read_programme(published)
-        planned = {whole and whole.planned for whole in wholes} == {programme.identifier}
+        planned = {parent and parent.planned for parent in parents} == {programme.identifier}
         if not planned or not {release.design for release in releases} <= {*programme.designs}:
             raise ValueError(f"record ({record}) is of no release of the programme in {published}")
-        for whole in wholes:
-            assert whole is not None
-            _check_place([one.design for one in releases if one.stated.whole == whole], whole, programme, record)
+        for parent in parents:
+            assert parent is not None
+            _check_place([item.design for item in releases if item.stated.whole == parent], parent, programme, record)
         if not Counter(release.design for release in releases) <= Counter(programme.designs):
             raise ValueError(f"record ({record}) holds more releases of one count than were planned in {published}")
     guarantees, of_all = "; and ".join(release.guarantee() for release in releases), ""
     if len(releases) > 1:
-        if len(wholes) == 1 and (whole := wholes.pop()) is not None:  # is said once
-            alone = [replace(one, statement=replace(one.stated, whole=None)).guarantee() for one in releases]
-            guarantees, together = "; and ".join(alone), f"{together}; {whole}"
-        guarantees, of_all = f"to each of {len(releases)} alone {guarantees}", f". All of them together: {together}"
-    unproved = "".join(f", or {each}" for each in trusted)
+        if len(parents) == 1 and (parent := parents.pop()) is not None:  # is said once
+            singles = [replace(item, statement=replace(item.stated, whole=None)).guarantee() for item in releases]
+            guarantees, joint = "; and ".join(singles), f"{joint}; {parent}"
+        guarantees, of_all = f"to each of {len(releases)} alone {guarantees}", f". All of them together: {joint}"
+    unproved = "".join(f", or {assumption}" for assumption in trusted)
     by_plan = "" if published is None else f" They were planned in {published}."
     return wrapped(
         f"Verified: the parameters in {record} give {guarantees}{of_all}.{by_plan} No record can show that the values"
@@ -66,17 +66,17 @@ def _verified(record: Path, published: Path | None) -> str:
     )
 
 
-def _check_place(designs: list[Design], whole: Whole, programme: Programme, record: Path) -> None:
+def _check_place(designs: list[Design], parent: Whole, programme: Programme, record: Path) -> None:
     """Refuse releases that say of their programme what is not so: its budget, or which of how many designs theirs is.
 
     Those that a ledger paid for have no number there.
     """
-    budget = (whole.loss, whole.measure) == (programme.budget.pair, programme.budget.view.measure)
-    there = whole.parts in (None, len(programme))
-    if whole.number is not None:
-        there = whole.parts == len(programme) and {*designs} == {programme.designs[whole.number - 1]}
+    budget = (parent.loss, parent.measure) == (programme.budget.pair, programme.budget.view.measure)
+    there = parent.parts in (None, len(programme))
+    if parent.number is not None:
+        there = parent.parts == len(programme) and {*designs} == {programme.designs[parent.number - 1]}
     if not budget or not there:
-        raise ValueError(f"record ({record}) says that it is {whole}, and that is not so by the programme itself")
+        raise ValueError(f"record ({record}) says that it is {parent}, and that is not so by the programme itself")
 
 
 def read_record(path: Path) -> Document:

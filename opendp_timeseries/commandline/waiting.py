@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Final
 
-from opendp_timeseries.counting.progress import heard
+from opendp_timeseries.counting.progress import progress_listener
 
 #: Seconds after which somebody who waits wants to know for what.
 _PATIENCE: Final = 2.0
@@ -26,8 +26,8 @@ _waiting: list[list[int]] = []  # what has arrived, for each block that holds it
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """Raise KeyboardInterrupt in the block at a signal; a second one ends the process."""
-    heard = threading.current_thread() is threading.main_thread()  # signals arrive in no other
-    numbers = [number for number in _SIGNALS if heard and signal.getsignal(number) is not signal.SIG_IGN]  # nohup
+    is_main = threading.current_thread() is threading.main_thread()  # signals arrive in no other
+    numbers = [number for number in _SIGNALS if is_main and signal.getsignal(number) is not signal.SIG_IGN]  # nohup
     earlier = {number: signal.signal(number, _first) for number in numbers}
     for number in numbers:
         _handle_once(number)
@@ -52,8 +52,8 @@ def held_back() -> Iterator[None]:
 
 
 def _first(number: int, _: FrameType | None) -> None:
-    for each in _SIGNALS:
-        signal.signal(each, signal.SIG_DFL)
+    for signum in _SIGNALS:
+        signal.signal(signum, signal.SIG_DFL)
     if not _waiting:
         raise KeyboardInterrupt
     _waiting[-1].append(number)
@@ -76,7 +76,7 @@ def stage(doing: str, *, quiet: bool | None) -> Iterator[None]:
         return
     last = first = time.monotonic() + _PATIENCE
 
-    def tell(share: float) -> None:
+    def report(share: float) -> None:
         nonlocal last
         if (now := time.monotonic()) > last + _OFTEN:
             last = now
@@ -86,7 +86,7 @@ def stage(doing: str, *, quiet: bool | None) -> Iterator[None]:
     timer.daemon = True
     timer.start()
     try:
-        with heard(tell):
+        with progress_listener(report):
             yield
     finally:
         timer.cancel()

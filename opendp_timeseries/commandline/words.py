@@ -32,7 +32,7 @@ class Word(NamedTuple):
     help: str  # what it says, in a phrase
     example: Any = None  # as it stands in a file
     usual: Any = None  # what it is if left out
-    many: bool = False  # whether it takes several values
+    is_list: bool = False  # whether it takes several values
     choices: tuple[str, ...] = ()  # what it may be; anything if empty
     ask: str = ""  # whether it "must" be given for a file, or only "may", and ``init`` asks for it nevertheless
     gives: str = ""  # what there is only with it
@@ -46,30 +46,30 @@ class Word(NamedTuple):
 
     @property
     def explained(self) -> str:
-        """What it says, and what it is if left out."""
+        """Return the explanation, with the value if it is left out."""
         return self.help if self.usual is None else f"{self.help} ({self.usual})"
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: object) -> Any:
         """Return the value that stands in a file, or raise ValueError, saying what it should be."""
-        if not self.many:
-            return self._one(value)
+        if not self.is_list:
+            return self._read_item(value)
         values = value if isinstance(value, list) else [value]
         if not values:
-            raise ValueError(f"must list at least one, such as {shown(self.example)}")
-        return [self._one(each) for each in values]
+            raise ValueError(f"must list at least one, such as {toml_text(self.example)}")
+        return [self._read_item(item) for item in values]
 
-    def _one(self, value: Any) -> Any:
+    def _read_item(self, value: object) -> Any:
         types, name = _TYPES.get(self.kind, ((str,), "a text"))
         if not isinstance(value, types) or (isinstance(value, bool) and self.kind is not bool):
-            raise ValueError(f"must be {name}, such as {shown(self.example)}")
+            raise ValueError(f"must be {name}, such as {toml_text(self.example)}")
         read = self.kind(value.isoformat() if isinstance(value, dt.date) else value)
         if self.choices and read not in self.choices:
             raise ValueError(f"must be one of {', '.join(self.choices)}")
         return read
 
 
-def kept(read: Callable[[str], Any], must: str) -> Callable[[str], str]:
-    """Return what keeps a text as it is written, if it can be read."""
+def verbatim(read: Callable[[str], object], must: str) -> Callable[[str], str]:
+    """Return a reader that leaves a text as it is written, if it can be read."""
 
     def keep(text: str) -> str:
         try:
@@ -81,7 +81,7 @@ def kept(read: Callable[[str], Any], must: str) -> Callable[[str], str]:
     return keep
 
 
-def key(value: Any) -> str:
+def key(value: object) -> str:
     """Return a key as text: 1 and "1" are one key."""
     return str(value)
 
@@ -91,8 +91,8 @@ def season(value: Any) -> float | str:
     try:
         steps, amplitude = steps_of(value)
     except ValueError:
-        known = f"a number of steps, such as 24, or one of {', '.join(PERIODS)}"
-        raise ValueError(f"must be {known}; to plan, with an amplitude in counts, such as 24:90") from None
+        forms = f"a number of steps, such as 24, or one of {', '.join(PERIODS)}"
+        raise ValueError(f"must be {forms}; to plan, with an amplitude in counts, such as 24:90") from None
     return steps if amplitude is None else str(value)
 
 
@@ -102,7 +102,7 @@ def steps_of(season: float | str) -> tuple[float | str, float | None]:
     return steps if steps in PERIODS else float(steps), float(amplitude) if amplitude else None
 
 
-def time_ahead(value: Any) -> int | str:
+def time_ahead(value: object) -> int | str:
     """Return a number of steps, or the text of a time."""
     text = str(value)
     if text.isdecimal():
@@ -115,9 +115,9 @@ def time_ahead(value: Any) -> int | str:
 
 def weight(value: Any) -> float:
     """Return a share, relative to others."""
-    if not 0 < (found := float(value)) < math.inf:
+    if not 0 < (number := float(value)) < math.inf:
         raise ValueError("must be a number above 0, such as 2")
-    return found
+    return number
 
 
 def share(text: str) -> tuple[float, int]:
@@ -126,7 +126,7 @@ def share(text: str) -> tuple[float, int]:
     return float(of_all.removesuffix("%")) / (100.0 if of_all.endswith("%") else 1.0), int(steps)
 
 
-def shown(value: Any) -> str:
+def toml_text(value: object) -> str:
     """Write a value as TOML does."""
     return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")
 
@@ -134,9 +134,9 @@ def shown(value: Any) -> str:
 def check_drawable(name: str, texts: Iterable[str]) -> None:
     """Refuse what a record, a figure, a page or a workbook cannot hold, before it fails where a budget is spent."""
     for text in texts:
-        if (found := _UNDRAWABLE.search(text)) is not None:
+        if (match := _UNDRAWABLE.search(text)) is not None:
             problem = "must hold characters that files can hold: no control or byte-order mark, and no half of a pair"
-            raise ValueError(f"{name} ({text!r:.200}) {problem}; leave out {found[0]!r}")
+            raise ValueError(f"{name} ({text!r:.200}) {problem}; leave out {match[0]!r}")
 
 
 def flag(name: str) -> str:
@@ -144,18 +144,20 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-zone: Final = kept(
+zone: Final = verbatim(
     parse_zone,
     "the IANA name of a time zone, such as UTC, which is the same clock everywhere; where the system has none, install"
     " tzdata",
 )
-instant: Final = kept(
+instant: Final = verbatim(
     lambda text: parse_instants({"time": text}, dt.UTC),
     "a time in ISO 8601, such as 2024-01-01 or 2024-01-01T08:00, of the years 1680 to 2259",
 )
-day: Final = kept(lambda text: parse_days({"day": text}, dt.UTC), "a date, such as 2024-12-25")
-step: Final = kept(parse_width, "a whole number and a unit: 5min and 24h are fixed times, 1d, 1w and 1mo a calendar's")
-part: Final = kept(share, "a share and a number of steps, such as 90%:20")
+day: Final = verbatim(lambda text: parse_days({"day": text}, dt.UTC), "a date, such as 2024-12-25")
+step: Final = verbatim(
+    parse_width, "a whole number and a unit: 5min and 24h are fixed times, 1d, 1w and 1mo a calendar's"
+)
+part: Final = verbatim(share, "a share and a number of steps, such as 90%:20")
 #: What XML 1.0 has no characters for. Lone surrogates are what Python reads from bytes that are no text. Matplotlib
 #: fails at a byte-order mark in a PDF.
 _UNDRAWABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufeff\ufffe\uffff]")
@@ -236,14 +238,14 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
         "by": Word(str, "the column of keys, such as stations: one series for each key", "station",
             gives="several keys", needs=("keys",), of=_PLANS),
         "keys": Word(key, f"the keys, which are public; or a file of them ({', '.join(CSV_SUFFIXES)}) with the column"
-            " of keys", "stations.csv", many=True, gives="public keys, which are not read from the log",
+            " of keys", "stations.csv", is_list=True, gives="public keys, which are not read from the log",
             needs=("by",), of=_PLANS),
         "key_cap": Word(int, "most keys at which one individual counts in one step; people_cap is of all steps", 1,
             needs=("by",)),
         "total": Word(str, "release the total of all keys, too, under this name", "all stations", needs=("by",),
             bars=_NO_FILTER, of=_PLANS),
         "groups": Word(str, "release totals by these columns of the file of keys, the largest first", ["district"],
-            many=True, needs=("by",), bars=_NO_FILTER, of=_PLANS),
+            is_list=True, needs=("by",), bars=_NO_FILTER, of=_PLANS),
         "people": Word(bool, "say also how many individuals there are in all", True, bars=_NO_PERIOD),
         "people_by_key": Word(bool, "say also how many individuals there are at each key", True, needs=("by",),
             bars=_NO_PERIOD),
@@ -270,7 +272,7 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
     }),
     "plan": ("what is known of the series, roughly: of each key, for the error to expect", {
         "participation": Word(part, "in how many steps individuals come, as far as that is public knowledge: 90%:20"
-            " 100%:500 says that 90% come in at most 20, and the heaviest in 500", ["90%:20", "100%:500"], many=True,
+            " 100%:500 says that 90% come in at most 20, and the heaviest in 500", ["90%:20", "100%:500"], is_list=True,
             of=("plan",)),
         "level": Word(float, "mean count of a step", 200.0, of=_EXPECTED),
         "deviation": Word(float, "standard deviation of departures from level and seasons, in counts", 20.0,
@@ -280,9 +282,9 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
     "outputs": ("the files", {
         "season": Word(season, "smooth by patterns that repeat each day, week, month, quarter or year of the zone, such"
             " as 1d 1w, or after so many steps; to plan, with an amplitude in counts, such as 1d:90 or 24:90",
-            ["1d", "1w"], many=True, ask="may", gives="a series with a season", of=(*_PLANS, "ledger"),
+            ["1d", "1w"], is_list=True, ask="may", gives="a series with a season", of=(*_PLANS, "ledger"),
             flights=["1d", "1w"]),
-        "holidays": Word(day, "days that are like Sundays", ["2024-12-25"], many=True, needs=("season",),
+        "holidays": Word(day, "days that are like Sundays", ["2024-12-25"], is_list=True, needs=("season",),
             of=(*RELEASES, "ledger")),
         "ahead": Word(time_ahead, "forecast as much time after the last step, such as 1w, or so many steps, from the"
             " release alone, which costs no privacy", "1w", bars=_NO_FORECAST),
@@ -308,7 +310,7 @@ RUN: Final = {
     "force": Word(bool, "replace an earlier release at OUTPUT"),
     "number": Word(int, "which part of a programme; the next one, if left out", needs=("every",)),
     "beside": Word(Path, "files of other publications that name the same ledger: all are planned together, within one"
-        " budget", many=True, needs=("every",), of=("programme",)),
+        " budget", is_list=True, needs=("every",), of=("programme",)),
     "preview": Word(Path, "write there, as .html, the page as it would look, of made-up numbers that level, season and"
         " departures describe", of=("plan", "programme")),
     "new": Word(bool, "make the ledger, which must not exist yet", of=("ledger", "programme")),
@@ -316,7 +318,7 @@ RUN: Final = {
         " and a record is verified to be of one of them", of=("verify",), fixed=True),
     "adaptivity": Word(str, "what may depend on earlier releases: 'adaptive' is a promise that no caps, sampling or"
         " noise do, for less noise", usual="fully adaptive", choices=("adaptive", "fully adaptive"), of=(), fixed=True),
-    "add": Word(Path, "enter releases made without it, by their records", many=True, of=("ledger",)),
+    "add": Word(Path, "enter releases made without it, by their records", is_list=True, of=("ledger",)),
     "join": Word(Path, "write there, as .html, its series on grids that follow each other, smoothed together, and what"
         " was revised by the last of them; of several kinds of series, a page each", of=("ledger",)),
     "planned": Word(bool, "list all that is planned, and not only how much of it", of=("ledger",)),
@@ -337,7 +339,7 @@ def words_of(command: str) -> dict[str, Word]:
 
 
 def is_file_of_keys(keys: list[str]) -> bool:
-    """Whether this names a file that holds the keys."""
+    """Return whether this names a file that holds the keys."""
     return len(keys) == 1 and keys[0].lower().endswith(CSV_SUFFIXES)
 
 

@@ -37,25 +37,25 @@ def amounts_of(values: NDArray[Any], bound: int) -> Ints:
         values = np.where(values.imag == 0, values.real, 0)
     finite = np.where(np.isfinite(values), values, 0)
     near = np.clip(finite, 0, bound)
-    whole = np.floor(near)
-    amounts: Ints = (whole + (near - whole >= 0.5)).astype(np.int64)
+    floor = np.floor(near)
+    amounts: Ints = (floor + (near - floor >= 0.5)).astype(np.int64)
     return amounts
 
 
-def amount_of(cell: Any, bound: int) -> int:
+def amount_of(cell: object, bound: int) -> int:
     """Return the amount of a cell of any type: a number, or text that is one."""
     number: Any
     with contextlib.suppress(Exception):
         if isinstance(cell, bytes):
             cell = bytes(cell).decode()
         if isinstance(cell, str):
-            found = _NUMBER.match(str.__str__(cell))
-            number = None if found is None else float(found[1])
+            match = _NUMBER.match(str.__str__(cell))
+            number = None if match is None else float(match[1])
         else:
             number = int(cell) if isinstance(cell, (bool, np.bool_)) else number_of(cell)
         if not isinstance(number, int):
             number = float(number)
-            whole = math.floor(number)  # or it is not finite
-            number = whole + (number - whole >= 0.5)
+            floor = math.floor(number)  # or it is not finite
+            number = floor + (number - floor >= 0.5)
         return max(0, min(int(number), bound))
     return 0

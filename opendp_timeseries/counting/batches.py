@@ -35,13 +35,13 @@ def sorted_rows(
     batches: Iterable[Rows],
     reading: Reading,
     *,
-    most: int | None = None,
+    cap: int | None = None,
     worthless: bool = False,
     numbers: Numbers | None = None,
 ) -> SortedRows:
     """Pack rows, a batch at a time: integers are their own numbers, until one is too wide, or a text.
 
-    :param most: how many rows of one individual at one position are needed, or how much of their amounts; the others
+    :param cap: how many rows of one individual at one position are needed, or how much of their amounts; the others
         are dropped on the way.
     :param worthless: whether rows of no value stay, for readings in which they count.
     :param numbers: takes the names, if individuals have any.
@@ -50,7 +50,7 @@ def sorted_rows(
     amounts: list[Ints] = []
     bits = np.int64(places.bits)
     numbers = Numbers() if numbers is None else numbers
-    room = min(_NAMES if most is None else _MANY, 2 ** (63 - places.bits))
+    room = min(_NAMES if cap is None else _MANY, 2 ** (63 - places.bits))
     for batch in batches:
         who = batch.who
         if not isinstance(who, Labels) and (numbers or not fits(who, places.bits)):
@@ -71,13 +71,13 @@ def sorted_rows(
         packed[packed.size - rows.size :] = rows
         if batch.amounts is not None:
             amounts.append(on_grid(batch.amounts, positions, reading))
-        if most is not None and packed.size > limit:
+        if cap is not None and packed.size > limit:
             if numbers:
                 _renumber(packed, numbers.settled(), bits)
             if amounts:
-                packed, *amounts = _sums(packed, np.concatenate(amounts), most)
+                packed, *amounts = _sums(packed, np.concatenate(amounts), cap)
             else:
-                packed = _few(packed, most)
+                packed = _first_rows(packed, cap)
             limit = max(_MANY, 2 * packed.size)
     much = np.concatenate(amounts) if amounts else None
     if numbers:
@@ -94,20 +94,20 @@ def _renumber(rows: Ints, numbers: Ints, bits: np.int64) -> None:
 
 
 def _by_text(integers: NDArray[Any]) -> Labels:
-    known, codes = np.unique(integers, return_inverse=True)
-    return Labels(codes=codes, names=list(map(str, known.tolist())))
+    names, codes = np.unique(integers, return_inverse=True)
+    return Labels(codes=codes, names=list(map(str, names.tolist())))
 
 
-def _few(rows: Ints, most: int) -> Ints:
-    """Return rows in order, at most ``most`` of those that are equal."""
+def _first_rows(rows: Ints, cap: int) -> Ints:
+    """Return rows in order, at most ``cap`` of those that are equal."""
     sort(rows)
-    kept = np.ones(rows.size, np.bool_)
-    kept[most:] = rows[most:] != rows[:-most]
-    return rows[kept]
+    mask = np.ones(rows.size, np.bool_)
+    mask[cap:] = rows[cap:] != rows[:-cap]
+    return rows[mask]
 
 
-def _sums(rows: Ints, amounts: Ints, most: int) -> tuple[Ints, Ints]:
-    """Return distinct rows in order, and what they add up to, at most ``most`` of each."""
-    sort_along(rows, amounts, most.bit_length())
+def _sums(rows: Ints, amounts: Ints, cap: int) -> tuple[Ints, Ints]:
+    """Return distinct rows in order, and what they add up to, at most ``cap`` of each."""
+    sort_along(rows, amounts, cap.bit_length())
     firsts = np.flatnonzero(np.diff(rows, prepend=rows[0] - 1))
-    return rows[firsts], np.minimum(np.add.reduceat(amounts, firsts), most)
+    return rows[firsts], np.minimum(np.add.reduceat(amounts, firsts), cap)

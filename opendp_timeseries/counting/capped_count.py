@@ -192,7 +192,7 @@ class SortedRows(NamedTuple):
             start = stop
             if order is not None and key_cap is not None:
                 pairs = _in_few_series(pairs, key_cap, cycle, order)
-            yield pairs if gap == 1 else _apart(pairs, gap, cycle)
+            yield pairs if gap == 1 else _with_gap(pairs, gap, cycle)
 
     def _words(self, people: Ints, key: bytes) -> Words:
         """The words of individuals, which are those of their identifiers."""
@@ -206,8 +206,8 @@ class _Pairs(NamedTuple):
     steps: Ints
     events: Ints
 
-    def where(self, kept: NDArray[Any]) -> _Pairs:
-        return _Pairs(*(column[kept] for column in self))
+    def where(self, mask: NDArray[Any]) -> _Pairs:
+        return _Pairs(*(column[mask] for column in self))
 
 
 def pack(numbers: Ints, steps: Ints, places: Places) -> Ints:
@@ -236,7 +236,7 @@ def sort_rows(packed: Ints, amounts: Ints | None, reading: Reading) -> None:
 
 
 def fits(identifiers: NDArray[Any], bits: int) -> bool:
-    """Whether integer identifiers and a place of so many bits fit in one packed integer: they are their own numbers."""
+    """Return whether integer identifiers, their own numbers, and a place of so many bits fit in one packed integer."""
     limit = 2 ** (_PACKED_BITS - bits)
     return identifiers.size == 0 or (-limit <= int(identifiers.min()) and int(identifiers.max()) < limit)
 
@@ -272,15 +272,15 @@ def _narrow(identifiers: Words, lost_bits: int) -> tuple[Ints, WordsOf]:
     The high bits of a product do so in one pass, where they differ for all the identifiers that are there
     (checked, as merging two individuals would break the cap). Else, which is rare, the rank does.
     """
-    known = np.unique(identifiers)
+    distinct = np.unique(identifiers)
     for multiplier in _MULTIPLIERS:
-        numbers, places = np.unique((known * multiplier) >> np.uint64(lost_bits), return_index=True)
-        if numbers.size == known.size:
+        numbers, places = np.unique((distinct * multiplier) >> np.uint64(lost_bits), return_index=True)
+        if numbers.size == distinct.size:
             break
     else:
-        return np.searchsorted(known, identifiers), lambda codes, key: known[codes]
+        return np.searchsorted(distinct, identifiers), lambda codes, key: distinct[codes]
     codes = ((identifiers * multiplier) >> np.uint64(lost_bits)).view(np.int64)
-    ranked, names = numbers.view(np.int64), known[places]
+    ranked, names = numbers.view(np.int64), distinct[places]
     return codes, lambda codes, key: names[np.searchsorted(ranked, codes)]
 
 
@@ -296,7 +296,7 @@ def _chunks(packed: Ints, bits: int) -> Iterator[Ints]:
         start = stop
 
 
-def _apart(pairs: _Pairs, gap: int, cycle: int) -> _Pairs:
+def _with_gap(pairs: _Pairs, gap: int, cycle: int) -> _Pairs:
     """Keep the pairs that are a gap apart, within each series of ``cycle`` steps."""
     series, steps = np.divmod(pairs.steps, cycle)
     begins, _ = _groups(pairs.people, series)
@@ -317,9 +317,9 @@ def _in_few_series(pairs: _Pairs, key_cap: int, cycle: int, order: Order) -> _Pa
     hashes = order(people[begins], lengths, pairs.steps[chosen])
     ranked = np.lexsort((hashes, moments))  # ties go to the first
     ranks = np.arange(ranked.size) - np.repeat(*_groups(moments[ranked]))
-    kept = np.ones(by_moment.size, dtype=np.bool_)
-    kept[chosen[ranked]] = ranks < key_cap
-    return pairs.where(kept)
+    mask = np.ones(by_moment.size, dtype=np.bool_)
+    mask[chosen[ranked]] = ranks < key_cap
+    return pairs.where(mask)
 
 
 def _add_pairs(counts: Ints, pairs: _Pairs, cap: int, order: Order) -> None:
@@ -328,11 +328,11 @@ def _add_pairs(counts: Ints, pairs: _Pairs, cap: int, order: Order) -> None:
     begins, lengths = _groups(people)
     over = lengths > cap
     if over.any():
-        kept = np.ones(steps.size, dtype=np.bool_)
+        mask = np.ones(steps.size, dtype=np.bool_)
         capped = np.repeat(over, lengths)
         hashes = order(people[begins[over]], lengths[over], steps[capped])
-        kept[capped] = _smallest(hashes, lengths[over], cap)
-        steps, events = steps[kept], events[kept]
+        mask[capped] = _smallest(hashes, lengths[over], cap)
+        steps, events = steps[mask], events[mask]
     np.add.at(counts, steps, events)
 
 
@@ -346,9 +346,9 @@ def _add_weighed(counts: Ints, pairs: _Pairs, weights: Weights, reading: Reading
         levels = _by_level(steps, reading)
         numbers = np.repeat(np.arange(begins.size), lengths)
         sizes = _sizes_by_level(numbers, levels, events, reading.grouping.shares)
-    each = weights_of(sizes, weights).T
-    tiers = counts.reshape(len(each) // len(levels), -1)
-    for column, weight in enumerate(each):
+    factors = weights_of(sizes, weights).T
+    tiers = counts.reshape(len(factors) // len(levels), -1)
+    for column, weight in enumerate(factors):
         tier, level = divmod(column, len(levels))
         np.add.at(tiers[tier], levels[level], events * np.repeat(weight, lengths))
 
@@ -361,7 +361,7 @@ def _by_level(positions: Ints, reading: Reading) -> list[Ints]:
 
 def _sizes_by_level(people: Ints, levels: Sequence[Ints], events: Ints, shares: Sequence[int]) -> NDArray[Any]:
     """Return by what individuals, who have all numbers from 0, are weighed: squares of sums, by the levels' shares."""
-    sizes: Any = 0
+    sizes: object = 0
     for positions, share in zip(levels, shares, strict=True):
         order = np.lexsort((positions, people))
         firsts, _ = _groups(people[order], positions[order])
@@ -392,11 +392,11 @@ def _smallest(hashes: Words, lengths: Ints, cap: int) -> NDArray[np.bool_]:
     threshold = ordered[begins + (cap - 1)]
     tied = ordered[begins + cap] == threshold
     limit = np.repeat(threshold, lengths)
-    kept: NDArray[np.bool_] = keyed <= limit
+    mask: NDArray[np.bool_] = keyed <= limit
     if tied.any():
         ranked = np.argsort(keyed, kind="stable")  # one individual after the other, as before
-        kept[ranked] = np.arange(keyed.size) - np.repeat(begins, lengths) < cap
-    return kept
+        mask[ranked] = np.arange(keyed.size) - np.repeat(begins, lengths) < cap
+    return mask
 
 
 def _order(people: Ints, lengths: Ints, steps: Ints, *, words: WordsOf, key: bytes) -> Words:
@@ -421,11 +421,11 @@ def _mix(words: Words) -> Words:
     return words
 
 
-def _groups(values: NDArray[Any], *others: NDArray[Any]) -> tuple[Ints, Ints]:
-    """Where a new value starts in values that are grouped, or in any of several columns; and the lengths of groups."""
+def _groups(values: NDArray[Any], *columns: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Return where a new value starts in grouped values, or in any of several columns; and the lengths of groups."""
     changes = np.ones(values.size, dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=changes[1:])
-    for column in others:
+    for column in columns:
         changes[1:] |= column[1:] != column[:-1]
     firsts = cast(Ints, np.flatnonzero(changes))
     return firsts, np.diff(firsts, append=values.size)

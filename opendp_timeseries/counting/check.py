@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -76,11 +75,11 @@ class LogCheck:
         return self.missing_time + self.unreadable_time + self.unknown_time
 
     def _share(self, causes: dict[str, int]) -> str:
-        told = [f"{number} {cause}" for cause, number in causes.items() if number]
-        return f" ({sum(causes.values()) / self.rows:.1%} of all rows): {', '.join(told)}" if told else ""
+        parts = [f"{number} {cause}" for cause, number in causes.items() if number]
+        return f" ({sum(causes.values()) / self.rows:.1%} of all rows): {', '.join(parts)}" if parts else ""
 
     def __str__(self) -> str:
-        what, apart = "events" if self.no_value is None else "values", []
+        what, gaps = "events" if self.no_value is None else "values", []
         capped = {
             "steps": self.participation_cap is not None,
             "keys at a time": self.key_cap is not None,
@@ -90,7 +89,7 @@ class LogCheck:
         by = [f"the caps {', '.join(on[:-1])} and {on[-1]}"] if len(on) > 1 else [f"the cap {name}" for name in on]
         if self.gap > 1:
             by = ["the gap", *by]
-            apart = [
+            gaps = [
                 f"{self.steps_within_gap} steps of individuals are less than {self.gap} from one that is counted, with"
                 f" {self.events_within_gap_share:.1%} of the {what} on the grid"
             ]
@@ -113,7 +112,7 @@ class LogCheck:
             *([] if self.unknown_key is None else [f"{self.unknown_key} have a key that is missing or not listed"]),
             *([] if self.no_value is None else [f"{self.no_value} have no value, or one that rounds to 0 or less"]),
             f"{self.individuals} individuals{within} are on the grid",
-            *apart,
+            *gaps,
             *([f"{self.individuals_over_cap} of them are in more steps than the participation cap"] * capped["steps"]),
             f"{self.events_lost_share:.1%} of the {what} on the grid are {lost}",
         ]
@@ -121,7 +120,7 @@ class LogCheck:
 
 
 def check_log(
-    table: Any,
+    table: object,
     *,
     identifier: str,
     time: str,
@@ -198,20 +197,20 @@ def check_log(
         counts = engine.count(table, Count(reading, weighting), bytes(16))
         return math.ldexp(int(counts.sum()), -weighting.resolution_bits)
 
-    most = MAX_BOUND if reading.is_sum else tally.rows + 1
-    on_grid = replace(reading, step_cap=most, gap=1, key_cap=None)
+    limit = MAX_BOUND if reading.is_sum else tally.rows + 1
+    on_grid = replace(reading, step_cap=limit, gap=1, key_cap=None)
     # Of a file that was folded, there is no more of anybody in a step than the bound.
     events = counted(on_grid, everything) if reading.is_sum else tally.counted
 
     def lost(reading: Reading, weighting: Weighting) -> float:
         return 1 - counted(reading, weighting) / events if events else 0.0
 
-    within_gap: dict[str, Any] = {}
+    within_gap: dict[str, object] = {}
     if reading.gap > 1:
         near = engine.participation(table, replace(reading, gap=1)).sum() - steps.sum()
         within_gap = {
             "steps_within_gap": int(near),
-            "events_within_gap_share": lost(replace(reading, step_cap=most), everything),
+            "events_within_gap_share": lost(replace(reading, step_cap=limit), everything),
         }
     unasked = dict.fromkeys(name for name, column in (("unknown_key", by), ("no_value", value)) if column is None)
     return LogCheck(

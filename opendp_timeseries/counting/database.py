@@ -52,7 +52,7 @@ _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,19}")
 _WHOLE_TEXT: Final = r"^\s*\+?(-?[0-9]{1,150}[0-9]{0,150})(\.0*)?\s*\z"
 
 
-def count(table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
+def count(table: object, count: Count, key: bytes) -> NDArray[np.int64]:
     """Count as :class:`~.engines.Engine` says."""
     reading, weighting = count.reading, count.weighting
     rows, dialect = _rows(table, reading)
@@ -62,19 +62,19 @@ def count(table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
     elif reading.step_cap > 1:
         events = ibis.least(rows.count(), min(reading.step_cap, _INT64_MAX))
         rows = rows.group_by("who", "step").aggregate(events=events)
-    pairs, alone = _thinned(rows, reading, dialect, key)
+    pairs, identity = _thinned(rows, reading, dialect, key)
     if "events" not in pairs.columns:
         pairs = pairs.mutate(events=ibis.literal(1, "int64"))
     if isinstance(weighting, Drop):
-        added = _first(pairs, alone, weighting.cap, key, dialect).select("step", "events")
+        added = _first(pairs, identity, weighting.cap, key, dialect).select("step", "events")
     else:
-        added = _weighed(pairs, alone, weighting.weights(reading), reading, dialect)
+        added = _weighed(pairs, identity, weighting.weights(reading), reading, dialect)
     _, *series = added.columns
     sums = {name: _sum(added[name], reading.is_sum) for name in series}
     result = _fetch(added.group_by("step").aggregate(**sums))
     counts = np.zeros((len(series), reading.grid.size * count.series // len(series)), dtype=np.int64)
-    for own, name in zip(counts, series, strict=True):
-        own[result["step"].to_numpy()] = result[name].to_numpy()
+    for row, name in zip(counts, series, strict=True):
+        row[result["step"].to_numpy()] = result[name].to_numpy()
     return counts.ravel()
 
 
@@ -87,7 +87,7 @@ def _sum(column: Any, is_large: bool = True) -> Any:
     return ibis.least(column.cast("decimal(28, 0)").sum(), ibis.literal(MOST_SUM).cast("decimal(38, 0)")).cast("int64")
 
 
-def _weighed(pairs: Any, alone: list[str], weights: Weights, reading: Reading, dialect: Dialect) -> Any:
+def _weighed(pairs: Any, identity: list[str], weights: Weights, reading: Reading, dialect: Dialect) -> Any:
     """Return the steps of everybody, and what they add to each tier (:mod:`~.counting.scaling`).
 
     Ibis has no name for whole numbers as wide as the square of a number of rows, so that this is text.
@@ -96,7 +96,7 @@ def _weighed(pairs: Any, alone: list[str], weights: Weights, reading: Reading, d
     *ends, last = (min(end, MOST_EVENTS**power) for end in weights.ends)  # nobody is larger
     events = "events" if power == 1 or reading.step_cap == 1 else f"{dialect.wide('events')} * events"
     if reading.grouping is not None:
-        pairs, events = _by_level(pairs, alone, reading, dialect), f"{dialect.wide('events')} * events * share"
+        pairs, events = _by_level(pairs, identity, reading, dialect), f"{dialect.wide('events')} * events * share"
     columns = {}
     if ends:
         columns["number"] = f"CASE {' '.join(f'WHEN size <= {end} THEN {k}' for k, end in enumerate(ends))} END"
@@ -104,42 +104,42 @@ def _weighed(pairs: Any, alone: list[str], weights: Weights, reading: Reading, d
         quotient = dialect.over(dialect.wide(last * weight**power), f"greatest(size, {dialect.wide(last)})")
         columns[f"last{k}"] = quotient if power == 1 else f"floor(sqrt(CAST({quotient} AS DOUBLE) + 0.5))"
     numbers = ", ".join(f"CAST({text} AS BIGINT) AS {name}" for name, text in columns.items())
-    own = ["step", "events", *(["level"] if reading.grouping is not None else [])]
-    parts = {"names": alone, "own": own, "columns": columns}
+    fields = ["step", "events", *(["level"] if reading.grouping is not None else [])]
+    parts = {"names": identity, "own": fields, "columns": columns}
     joined = {name: ", ".join(part) for name, part in parts.items()}
     query = dialect.weights.format(events=events, numbers=numbers, **joined)
-    schema = pairs.select(*own, **dict.fromkeys(columns, _FIRST)).schema()
+    schema = pairs.select(*fields, **dict.fromkeys(columns, _FIRST)).schema()
     weighed = queried(pairs, "opendp_timeseries_pairs", query, schema)
     if ends:
         rows = {f"first{k}": column.tolist() for k, column in enumerate(weights.rows[:-1].T)}
         rows["number"] = list(range(len(ends)))
         weighed = weighed.left_join(dialect.rows(pairs.get_backend(), rows, dict.fromkeys(rows, "int64")), "number")
-    each = [weighed[f"last{k}"] for k in range(weights.rows.shape[1])]
-    each = [weighed[f"first{k}"].coalesce(weight) for k, weight in enumerate(each)] if ends else each
+    terms = [weighed[f"last{k}"] for k in range(weights.rows.shape[1])]
+    terms = [weighed[f"first{k}"].coalesce(weight) for k, weight in enumerate(terms)] if ends else terms
     levels = len(reading.levels)
     if levels > 1:
-        by_tier = [each[k : k + levels] for k in range(0, len(each), levels)]
-        each = [ibis.cases(*((weighed.level == k, one) for k, one in enumerate(row)), else_=0) for row in by_tier]
-    return weighed.select("step", **{f"series{k}": weighed.events * weight for k, weight in enumerate(each)})
+        by_tier = [terms[k : k + levels] for k in range(0, len(terms), levels)]
+        terms = [ibis.cases(*((weighed.level == k, term) for k, term in enumerate(row)), else_=0) for row in by_tier]
+    return weighed.select("step", **{f"series{k}": weighed.events * weight for k, weight in enumerate(terms)})
 
 
-def _by_level(pairs: Any, alone: list[str], reading: Reading, dialect: Dialect) -> Any:
+def _by_level(pairs: Any, identity: list[str], reading: Reading, dialect: Dialect) -> Any:
     """Return everybody's sums at each level, over keys of a group, with the level's number and share of the norm."""
     grouping, cycle = reading.grouping, reading.grid.size
     assert grouping is not None
-    found = [
+    rows = [
         (number, level, share, group)
         for level, (share, groups) in enumerate(zip(grouping.shares, reading.levels.tolist(), strict=True))
         for number, group in enumerate(groups)
     ]
     names = ("number", "level", "share", "group")
-    listed = dict(zip(names, zip(*found, strict=True), strict=True))
+    listed = dict(zip(names, zip(*rows, strict=True), strict=True))
     table = dialect.rows(pairs.get_backend(), listed, dict.fromkeys(names, "int64"))
     pairs = pairs.mutate(number=dialect.quotient(pairs.step, cycle))
     sums = pairs.join(table, "number")
     sums = sums.mutate(step=sums.step + (sums.group - sums.number) * cycle)
     events = sums.events.sum().cast("decimal(38, 0)").cast("int64")
-    return sums.group_by([*alone, "step", "level", "share"]).aggregate(events=events)
+    return sums.group_by([*identity, "step", "level", "share"]).aggregate(events=events)
 
 
 def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: Dialect) -> Any:
@@ -153,16 +153,16 @@ def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: Dialect
     return ranked.filter(ranked.rank < min(cap, _INT64_MAX)).drop("rank")
 
 
-def participation(table: Any, reading: Reading) -> NDArray[np.int64]:
+def participation(table: object, reading: Reading) -> NDArray[np.int64]:
     """Return in how many steps each individual takes part. Private."""
     rows, dialect = _rows(table, reading)
-    pairs, alone = _thinned(rows.select("who", "step"), reading, dialect)
-    people = pairs.group_by(alone).aggregate(steps=pairs.count())
+    pairs, identity = _thinned(rows.select("who", "step"), reading, dialect)
+    people = pairs.group_by(identity).aggregate(steps=pairs.count())
     result = _fetch(people.group_by("steps").aggregate(individuals=people.count()))
     return np.repeat(result["steps"].to_numpy(), result["individuals"].to_numpy()).astype(np.int64)
 
 
-def tally(table: Any, reading: Reading) -> Tally:
+def tally(table: object, reading: Reading) -> Tally:
     """Say where the rows go. Private."""
     rows, dialect = _placed(table, reading)
     if reading.log.by is None:
@@ -176,13 +176,13 @@ def tally(table: Any, reading: Reading) -> Tally:
     # Not by `where`, which is a sum in Spark, and null of a log without rows.
     numbers = {"rows": rows.count()} | {f"n{k}": ibis.ifelse(mark, 1, None).count() for k, mark in marks}
     (result,) = _fetch(rows.aggregate(**numbers)).to_pylist()
-    nobody, *others = (before - after for before, after in itertools.pairwise(result.values()))
-    no_time, unreadable, off_grid, unknown_key, no_value = others
+    nobody, *losses = (before - after for before, after in itertools.pairwise(result.values()))
+    no_time, unreadable, off_grid, unknown_key, no_value = losses
     # There are no cells of unknown types.
     return Tally(result["rows"], nobody, 0, no_time, unreadable, 0, off_grid, unknown_key, no_value)
 
 
-def check_schema(table: Any, *, identifier: str, time: str | None) -> None:
+def check_schema(table: object, *, identifier: str, time: str | None) -> None:
     """Refuse a table on a backend that cannot count, or with columns that do not serve, without reading rows.
 
     :param time: None where no times are read.
@@ -193,38 +193,38 @@ def check_schema(table: Any, *, identifier: str, time: str | None) -> None:
     _check_columns(_dialect(table).typed(table, names), identifier, time)
 
 
-def _check_columns(table: Any, identifier: str, time: str | None) -> None:
+def _check_columns(table: object, identifier: str, time: str | None) -> None:
     """Refuse columns that do not serve, by their types in the backend."""
     _check_distinct(table, identifier)
     if time is None:
         return
     when = _type(table, time)
-    known = when.is_integer() or when.is_timestamp() or when.is_date() or _may_hold_steps(when)
-    if not (known or _is_untyped(when) or _is_fine(when)):
+    is_valid = when.is_integer() or when.is_timestamp() or when.is_date() or _may_hold_steps(when)
+    if not (is_valid or _is_untyped(when) or _is_fine(when)):
         raise TypeError(_TIMES.format(name=time, kind=when))
 
 
-def check_reading(table: Any, reading: Reading) -> None:
+def check_reading(table: object, reading: Reading) -> None:
     """Refuse a table that cannot be read so, without reading rows: the query is made, and not run."""
     _placed(table, reading)
 
 
 def _may_hold_steps(kind: Any) -> bool:
-    """Whether one odd row can give this type to a column of whole numbers."""
+    """Return whether one odd row can give this type to a column of whole numbers."""
     return bool(kind.is_floating() or kind.is_decimal() or kind.is_string())
 
 
 def _is_untyped(kind: Any) -> bool:
-    """Whether a column has no type, as it is missing in every row; Ibis does not know DuckDB's word for it."""
+    """Return whether a column has no type, being missing in every row; Ibis does not know DuckDB's word for it."""
     return bool(kind.is_null() or (kind.is_unknown() and str(kind.raw_type).strip('"') == "NULL"))
 
 
 def _is_fine(kind: Any) -> bool:
-    """Whether this is DuckDB's type of instants in nanoseconds, which Ibis does not know."""
+    """Return whether this is DuckDB's type of instants in nanoseconds, which Ibis does not know."""
     return bool(kind.is_unknown() and str(kind.raw_type) == "TIMESTAMPTZ_NS")
 
 
-def _check_distinct(table: Any, name: str) -> None:
+def _check_distinct(table: object, name: str) -> None:
     """Refuse a column that cannot tell individuals, or series, apart."""
     kind = _type(table, name)
     numeric = kind.is_integer() or kind.is_floating() or (kind.is_decimal() and kind.scale == 0)
@@ -232,7 +232,7 @@ def _check_distinct(table: Any, name: str) -> None:
         raise TypeError(f"column {name!r} of type {kind} cannot identify individuals; cast it to integers or text")
 
 
-def _check_numbers(table: Any, name: str) -> None:
+def _check_numbers(table: object, name: str) -> None:
     """Refuse a column whose type says that no cell is a number."""
     kind = _type(table, name)
     if not (_is_untyped(kind) or kind.is_numeric() or kind.is_boolean() or kind.is_string()):
@@ -241,7 +241,7 @@ def _check_numbers(table: Any, name: str) -> None:
 
 
 def _holds(kind: Any) -> str:
-    """What a column holds, as :func:`~.identifiers.check_spelling` calls it."""
+    """Return the kind of a column's values, as :func:`~.identifiers.check_spelling` calls it."""
     if kind.is_integer() or kind.is_floating() or kind.is_decimal():
         return "f"
     return "b" if kind.is_boolean() else "M" if kind.is_date() else "uuid" if kind.is_uuid() else "O"
@@ -277,7 +277,7 @@ def _check_session(table: Any, dialect: Dialect) -> None:
 
 
 def _placed(table: Any, reading: Reading) -> tuple[Any, Dialect]:
-    """Who, when and in which step and series, for every row; null for what is missing or off the grid."""
+    """Return who, when and in which step and series, for every row; null for what is missing or off the grid."""
     dialect = _dialect(table)
     _check_session(table, dialect)
     table = dialect.typed(table, reading.log.columns)
@@ -295,15 +295,15 @@ def _placed(table: Any, reading: Reading) -> tuple[Any, Dialect]:
     untyped = [name for name in types if _is_untyped(table[name].type())]
     table = table.mutate(**{name: ibis.literal(None, types[name]) for name in untyped})
     columns = {"who": reading.log.identifier} | ({} if reading.log.by is None else {"series": reading.log.by})
-    apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
+    labels = {name: _labels(table[column], dialect) for name, column in columns.items()}
     if reading.log.value is not None:
-        apart["amount"] = _amount(table[reading.log.value], reading.step_cap, dialect)
+        labels["amount"] = _amount(table[reading.log.value], reading.step_cap, dialect)
     if reading.log.time is None:
-        return table.select(**apart, when=_FIRST, readable=True, step=_FIRST), dialect
+        return table.select(**labels, when=_FIRST, readable=True, step=_FIRST), dialect
     instants, readable, rule = _instants(table, reading.log.time, reading.row_grid, dialect)
     when = _present(table[reading.log.time])
     # A column of its own, so that it is worked out once.
-    rows = table.select(**apart, when=when, readable=readable, at=instants)
+    rows = table.select(**labels, when=when, readable=readable, at=instants)
     if rule.table is not None:
         return _looked_up(rows, rule, dialect), dialect
     on_grid = rows["at"].between(rule.start, rule.stop - 1)
@@ -321,8 +321,8 @@ def _looked_up(rows: Any, rule: StepRule, dialect: Dialect) -> Any:
     return rows.drop("at", "of", "cell", "low", "high").rename(step="number")
 
 
-def _rows(table: Any, reading: Reading) -> tuple[Any, Dialect]:
-    """Who and where in the counts, for every row that is somewhere."""
+def _rows(table: object, reading: Reading) -> tuple[Any, Dialect]:
+    """Return who and where in the counts, for every row that is somewhere."""
     rows, dialect = _placed(table, reading)
     rows = rows.filter(rows.who.notnull(), rows.step.notnull()).drop("when", "readable")
     amount = ["amount"] if reading.is_sum else []
@@ -337,22 +337,22 @@ def _rows(table: Any, reading: Reading) -> tuple[Any, Dialect]:
     return rows, dialect
 
 
-def _apart(column: Any, dialect: Dialect) -> Any:
-    """What tells identifiers apart: integers as they are, all else by its text; null for what is missing."""
+def _labels(column: Any, dialect: Dialect) -> Any:
+    """Return the labels of identifiers: integers as they are, all else as text; null for what is missing."""
     kind = column.type()
     if kind.is_integer():
         return column
     if kind.is_floating():  # whole numbers as integers, as a missing integer makes a column floating-point
         near = _clamp(column, -(2.0**62), 2.0**62)  # so that no cast fails
-        whole = ibis.ifelse(near.floor() == column, near, None).cast("int64").cast("string")
-        column = ibis.ifelse(column.isnan(), None, ibis.coalesce(whole, column.cast("string")))
+        integral = ibis.ifelse(near.floor() == column, near, None).cast("int64").cast("string")
+        column = ibis.ifelse(column.isnan(), None, ibis.coalesce(integral, column.cast("string")))
     if kind.is_boolean():  # as Python writes them
         column = ibis.cases((column, "True"), (~column, "False"))
     text = column.cast("string")
     if kind.is_string():  # how libraries write whole floating-point numbers
         # The pattern is slow, and few texts end so.
-        whole = text.endswith(".0") & text.re_search(dialect.pattern(_WHOLE))
-        text = ibis.ifelse(whole, text.substr(0, text.length() - 2), text).nullif("")
+        integral = text.endswith(".0") & text.re_search(dialect.pattern(_WHOLE))
+        text = ibis.ifelse(integral, text.substr(0, text.length() - 2), text).nullif("")
     return dialect.whole_text(text)
 
 
@@ -366,7 +366,7 @@ def _whole_numbers(column: Any, dialect: Dialect) -> Any:
 
 
 def _amount(column: Any, bound: int, dialect: Dialect) -> Any:
-    """How much a row adds, from 0 to the bound, as :mod:`~.counting.amounts` says."""
+    """Return how much a row adds, from 0 to the bound, as :mod:`~.counting.amounts` says."""
     # What is missing becomes 0 first, as of it and a bound the least may be the bound.
     kind = column.type()
     if kind.is_boolean():
@@ -409,35 +409,35 @@ def _thinned(rows: Any, reading: Reading, dialect: Dialect, key: bytes | None = 
     They are in few series at a time, if there is a key to choose these by, and a gap apart in each series and period
     (:mod:`~.counting.gap`).
     """
-    gap, few = reading.gap, key is not None and reading.key_cap is not None
+    gap, has_key_cap = reading.gap, key is not None and reading.key_cap is not None
     # A gap leaves nothing twice, so that it need not be looked for before.
-    pairs, alone = _in_periods(rows.distinct() if gap == 1 or few else rows, reading, dialect)
+    pairs, identity = _in_periods(rows.distinct() if gap == 1 or has_key_cap else rows, reading, dialect)
     if key is not None and reading.key_cap is not None:
         # The steps of the grid, which all series have.
         pairs = pairs.mutate(moment=pairs.step - dialect.quotient(pairs.step, reading.grid.size) * reading.grid.size)
         pairs = _first(pairs, ["who", "moment"], reading.key_cap, key_of_choice(key), dialect).drop("moment")
     if gap == 1:
-        return pairs, alone
-    columns, groups = pairs.columns, [*alone]
+        return pairs, identity
+    columns, groups = pairs.columns, [*identity]
     if reading.log.by is not None:
         pairs = pairs.mutate(series=dialect.quotient(pairs.step, reading.grid.size))
         groups.append("series")
     ordered = ibis.window(group_by=groups, order_by=pairs.step.asc())
     nowhere = ibis.literal(-gap, "int64")  # is near to no step
-    one, two, three = (pairs.step.lag(k, nowhere).over(ordered) for k in (1, 2, 3))
+    lag1, lag2, lag3 = (pairs.step.lag(k, nowhere).over(ordered) for k in (1, 2, 3))
     # A step that is not near to the one before it is kept, whatever was kept before: it starts a run. The second of a
     # run is not kept. So only runs of three and more have to be walked: they are found by their third and later steps,
     # of which the third knows the start.
     pairs = pairs.mutate(
-        starts=pairs.step - one >= gap,
-        late=(pairs.step - one < gap) & (one - two < gap),
-        start=ibis.ifelse(two - three >= gap, two, None),
+        starts=pairs.step - lag1 >= gap,
+        late=(pairs.step - lag1 < gap) & (lag1 - lag2 < gap),
+        start=ibis.ifelse(lag2 - lag3 >= gap, lag2, None),
         behind=pairs.step - pairs.step.min().over(ordered),
     )
     if reading.period_length > reading.grid.size - gap:
         # At most one kept step is so far behind the first that it is near to it around the cycle: the last.
         pairs = pairs.filter(pairs.behind <= reading.grid.size - gap)
-    return _walked(pairs, columns, groups, gap, dialect), alone
+    return _walked(pairs, columns, groups, gap, dialect), identity
 
 
 def _walked(pairs: Any, columns: Sequence[str], groups: list[str], gap: int, dialect: Dialect) -> Any:
@@ -449,7 +449,7 @@ def _walked(pairs: Any, columns: Sequence[str], groups: list[str], gap: int, dia
     return queried(pairs, "opendp_timeseries_steps", query, pairs.select(columns).schema())
 
 
-def _keys(backend: Any, keys: Sequence[Key], kind: Any, dialect: Dialect) -> Any:
+def _keys(backend: object, keys: Sequence[Key], kind: Any, dialect: Dialect) -> Any:
     """The keys of a panel and their numbers, as a table; without those that a column of integers cannot hold."""
     places: dict[Any, int] = dict(key_numbers(keys))
     if kind.is_integer():
@@ -457,7 +457,7 @@ def _keys(backend: Any, keys: Sequence[Key], kind: Any, dialect: Dialect) -> Any
         places = {int(text): k for text, k in places.items() if _INTEGER.fullmatch(text) and low <= int(text) <= high}
     schema = {"key": kind.copy(nullable=True) if kind.is_integer() else "string", "number": "int64"}
     table = dialect.rows(backend, {"key": list(places), "number": list(places.values())}, schema)
-    return table.select(key=_apart(table.key, dialect), number=table.number)
+    return table.select(key=_labels(table.key, dialect), number=table.number)
 
 
 def _instants(table: Any, time: str, grid: TimeGrid, dialect: Dialect) -> tuple[Any, Any, StepRule]:
@@ -491,7 +491,7 @@ def _instants(table: Any, time: str, grid: TimeGrid, dialect: Dialect) -> tuple[
     return instants if ticks.aware else _to_utc(instants, rule), readable, rule
 
 
-def _to_utc(local: Any, rule: StepRule) -> Any:
+def _to_utc(local: object, rule: StepRule) -> Any:
     """Take times on the clock of the grid's zone to UTC. Those far off the grid stay off it, by a day or more."""
     changes, offsets = rule.changes.tolist(), rule.offsets.tolist()
     offset = ibis.literal(offsets[0], "int64")
@@ -499,7 +499,7 @@ def _to_utc(local: Any, rule: StepRule) -> Any:
     return local - (ibis.cases(*reversed(later), else_=offset) if later else offset)
 
 
-def _clamp(values: Any, low: float, high: float) -> Any:
+def _clamp(values: object, low: float, high: float) -> Any:
     return ibis.greatest(ibis.least(values, high), low)
 
 
@@ -556,7 +556,7 @@ def _spark_ticks(table: Any, name: str) -> Ticks:
     return Ticks(seconds * 10**6 + micros, "us", aware=False)
 
 
-def _duckdb_hash(first: int, second: int, who: Any, step: Any) -> Any:
+def _duckdb_hash(first: int, second: int, who: object, step: object) -> Any:
     # DuckDB joins hashes by exclusive or, which alone would favour the same steps for everyone; the outer hash
     # mixes what has been joined.
     return _DUCKDB_HASH(_DUCKDB_HASH_OF_FOUR(first, second, who, step))
@@ -568,8 +568,8 @@ def _duckdb_obstacles(connection: Any) -> list[str]:
 
 
 def _spark_obstacles(connection: Any) -> list[str]:
-    asked = connection._session.conf.get  # a session may be set to answer no statement that shows its settings
-    return [f"setting {name}" for name, value in _SPARK_SETTINGS.items() if asked(name, value).lower() != value]
+    setting = connection._session.conf.get  # a session may be set to answer no statement that shows its settings
+    return [f"setting {name}" for name, value in _SPARK_SETTINGS.items() if setting(name, value).lower() != value]
 
 
 #: What Ibis's statements, or this one, cannot do without.

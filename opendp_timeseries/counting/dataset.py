@@ -19,7 +19,7 @@ from pyarrow import dataset
 from opendp_timeseries.counting import tables
 from opendp_timeseries.counting.batches import sorted_rows
 from opendp_timeseries.counting.capped_count import SortedRows
-from opendp_timeseries.counting.progress import tell
+from opendp_timeseries.counting.progress import report
 from opendp_timeseries.counting.tables import Tally, read
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.reading import Reading
@@ -31,17 +31,17 @@ _BATCH: Final = 2**21  # rows that are read at a time, so that few names are met
 _NO_THREAD: Final = "Failed to launch worker thread"  # as Arrow says it
 
 
-def count(table: Any, count: Count, key: bytes) -> Ints:
+def count(table: object, count: Count, key: bytes) -> Ints:
     """Count as :class:`~.engines.Engine` says."""
     return _sorted_rows(table, count.reading).capped_count(count, key)
 
 
-def participation(table: Any, reading: Reading) -> Ints:
+def participation(table: object, reading: Reading) -> Ints:
     """Return in how many steps each individual takes part. Private."""
     return _sorted_rows(table, reading).participation()
 
 
-def tally(table: Any, reading: Reading) -> Tally:
+def tally(table: object, reading: Reading) -> Tally:
     """Say where the rows go. Private."""
     batches = (read(batch, reading).tally for batch in _batches(table, reading))
     return Tally(*map(sum, zip(*batches, strict=True)))
@@ -57,7 +57,7 @@ def check_reading(table: Any, reading: Reading) -> None:
     tables.check_reading(table.schema.empty_table(), reading)
 
 
-def _sorted_rows(table: Any, reading: Reading) -> SortedRows:
+def _sorted_rows(table: object, reading: Reading) -> SortedRows:
     return sorted_rows((read(batch, reading) for batch in _batches(table, reading)), reading)
 
 
@@ -65,7 +65,7 @@ def _batches(table: Any, reading: Reading) -> Iterator[Any]:
     """Read the columns of the log, a small table at a time; the first without rows, so that they are refused first."""
     yield table.schema.empty_table()
     # Arrow waits for ever for a thread that could not start, as where memory ends; and decoding takes the least time.
-    options: dict[str, Any] = {"columns": reading.log.columns, "batch_size": _BATCH, "use_threads": False}
+    options: dict[str, object] = {"columns": reading.log.columns, "batch_size": _BATCH, "use_threads": False}
     if isinstance(getattr(table, "format", None), dataset.ParquetFileFormat):
         # By default PyArrow reads ahead a whole file, to save round trips.
         options["fragment_scan_options"] = dataset.ParquetFragmentScanOptions(pre_buffer=False)
@@ -73,13 +73,13 @@ def _batches(table: Any, reading: Reading) -> Iterator[Any]:
         files = _files(table, reading)
         for _, declared in files:
             yield declared.get("schema", table.schema).empty_table()
-        done, whole = 0, sum(log.metadata.num_rows for log, _ in files if hasattr(log, "metadata"))
+        done, total = 0, sum(log.metadata.num_rows for log, _ in files if hasattr(log, "metadata"))
         for log, declared in files:
             scanned = log.scanner(**options, **declared).to_batches()
             while batches := _some(scanned):
                 yield (some := pyarrow.Table.from_batches(batches))
                 done += some.num_rows
-                tell(done, whole)
+                report(done, total)
         return
     except _RefusedError:
         raise
@@ -119,33 +119,33 @@ def _files(table: Any, reading: Reading) -> list[tuple[Any, dict[str, Any]]]:
     except ValueError:  # it is filtered, and can only be scanned at once
         _check_alike(table, reading)
         return [(table, {})]
-    whole = table.schema
+    schema = table.schema
     for fragment in fragments:
-        own = fragment.physical_schema
+        file_schema = fragment.physical_schema
         for name in filter(None, (reading.log.identifier, reading.log.by)):
-            if name in own.names:
-                place = whole.get_field_index(name)
-                kind = _wider(whole.field(place).type, own.field(name).type)
+            if name in file_schema.names:
+                place = schema.get_field_index(name)
+                kind = _wider(schema.field(place).type, file_schema.field(name).type)
                 if kind is None:
                     raise _RefusedError(
-                        f"column {name!r} is of type {own.field(name).type} in {fragment.path} and of type"
-                        f" {whole.field(place).type} in other files of the log; write all of them with one type"
+                        f"column {name!r} is of type {file_schema.field(name).type} in {fragment.path} and of type"
+                        f" {schema.field(place).type} in other files of the log; write all of them with one type"
                     )
-                whole = whole.set(place, whole.field(place).with_type(kind))
+                schema = schema.set(place, schema.field(place).with_type(kind))
     own_types = [] if reading.log.value is None else [reading.log.value]  # of which each is read cell by cell
     if reading.log.time is not None and not _declared(table, fragments, reading.log.time):
         fragments = [_in_range(fragment, reading.log.time) for fragment in fragments]
         own_types.append(reading.log.time)
     return [
-        (fragment, {"schema": _with_own_types(whole, fragment.physical_schema, own_types)}) for fragment in fragments
+        (fragment, {"schema": _with_own_types(schema, fragment.physical_schema, own_types)}) for fragment in fragments
     ]
 
 
-def _with_own_types(whole: Any, own: Any, names: list[str]) -> Any:
+def _with_own_types(schema: Any, file_schema: Any, names: list[str]) -> Any:
     """Return a schema in which some columns are of the type that a file has for them."""
-    for name in set(names) & set(own.names):
-        whole = whole.set(whole.get_field_index(name), own.field(name))
-    return whole
+    for name in set(names) & set(file_schema.names):
+        schema = schema.set(schema.get_field_index(name), file_schema.field(name))
+    return schema
 
 
 def _check_alike(table: Any, reading: Reading) -> None:
@@ -154,7 +154,7 @@ def _check_alike(table: Any, reading: Reading) -> None:
     :raises _RefusedError: for these.
     """
     files = dataset.dataset(table.files, filesystem=table.filesystem, format=table.format).get_fragments()
-    kinds: dict[str, Any] = {}
+    kinds: dict[str, object] = {}
     for file in files:
         if _wraps(file, reading.log.time):
             raise _RefusedError(
@@ -170,8 +170,8 @@ def _check_alike(table: Any, reading: Reading) -> None:
                 )
 
 
-def _wraps(fragment: Any, name: str | None) -> bool:
-    """Whether times of a file are INT96, the old type of Spark and Impala, and read in nanoseconds, where many wrap."""
+def _wraps(fragment: object, name: str | None) -> bool:
+    """Return whether times of a file are INT96, as of old Spark and Impala, read in nanoseconds, where many wrap."""
     if name is None or not isinstance(fragment, dataset.ParquetFileFragment):
         return False
     schema = fragment.metadata.schema
@@ -192,21 +192,21 @@ def _in_range(fragment: Any, name: str) -> Any:
 
 
 def _declared(table: Any, fragments: list[Any], name: str) -> bool:
-    """Whether the type of a column is not that of any file: it was declared, or the column is not in every file."""
+    """Return whether a column's type is not that of any file: it was declared, or is not in every file."""
     kinds = [file.physical_schema.field(name).type for file in fragments if name in file.physical_schema.names]
     return len(kinds) < len(fragments) or table.schema.field(name).type not in kinds
 
 
-def _wider(one: Any, other: Any) -> Any:
+def _wider(first: object, second: object) -> Any:
     """Return a type that holds the values of both, whatever they are; None if there is none."""
-    if one == other or pyarrow.types.is_null(other):
-        return one
-    schemas = [pyarrow.schema([("", kind)]) for kind in (one, other)]
+    if first == second or pyarrow.types.is_null(second):
+        return first
+    schemas = [pyarrow.schema([("", kind)]) for kind in (first, second)]
     try:
         both = pyarrow.unify_schemas(schemas, promote_options="permissive").field(0).type
     except pyarrow.ArrowTypeError:
         return None
-    kinds = [one, other, both]
-    whole = all(map(pyarrow.types.is_integer, kinds)) and pyarrow.uint64() not in kinds
+    kinds = [first, second, both]
+    is_integer = all(map(pyarrow.types.is_integer, kinds)) and pyarrow.uint64() not in kinds
     text = all(pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind) for kind in kinds)
-    return both if whole or text or pyarrow.types.is_null(one) else None
+    return both if is_integer or text or pyarrow.types.is_null(first) else None

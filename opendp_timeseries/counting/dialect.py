@@ -16,18 +16,18 @@ class Ticks(NamedTuple):
     aware: bool  # whether they are instants in UTC, rather than on a clock that the table does not name
 
 
-def same(table: Any, names: Sequence[str]) -> Any:
+def same(table: object, names: Sequence[str]) -> Any:
     """Return a table as it is."""
     return table
 
 
-def memtable(backend: Any, columns: Mapping[str, Sequence[Any]], schema: Any) -> Any:
+def memtable(backend: object, columns: Mapping[str, Sequence[object]], schema: object) -> Any:
     """Return a table of a few rows, as Ibis hands them to a backend."""
     return ibis.memtable(columns, schema=schema)
 
 
 class Dialect(NamedTuple):
-    """What a backend does in its own way."""
+    """Peculiarities of a backend."""
 
     ticks: Callable[[Any, str], Ticks]  # of a table and the name of its column
     quotient: Callable[[Any, int], Any]  # exact from 0 on; Ibis's own passes through floating point
@@ -49,11 +49,11 @@ class Dialect(NamedTuple):
 def function(name: str, arguments: int, returns: str = "int64") -> Callable[..., Any]:
     """Return a function of the backend that Ibis has no name for."""
     shapes = {0: lambda: None, 1: lambda a: None, 2: lambda a, b: None, 4: lambda a, b, c, d: None}
-    made = ibis.udf.scalar.builtin(name=name, signature=((None,) * arguments, returns))
-    call: Callable[..., Any] = made(shapes[arguments])
+    builtin = ibis.udf.scalar.builtin(name=name, signature=((None,) * arguments, returns))
+    call: Callable[..., object] = builtin(shapes[arguments])
     return call
 
 
-def queried(table: Any, name: str, query: str, schema: Any) -> Any:
+def queried(table: Any, name: str, query: str, schema: object) -> Any:
     """Return what a query in text finds in a table, which has this name within it."""
     return ops.SQLStringView(table.alias(name).op(), query, schema).to_expr()

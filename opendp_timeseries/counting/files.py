@@ -29,7 +29,7 @@ from opendp_timeseries._text import Lines
 from opendp_timeseries._text import encoding as encoding_name
 from opendp_timeseries.counting.batches import sorted_rows
 from opendp_timeseries.counting.fields import plain_fields
-from opendp_timeseries.counting.progress import tell
+from opendp_timeseries.counting.progress import report
 from opendp_timeseries.counting.tables import Column, Log, Rows, Tally, read
 from opendp_timeseries.counting.texts import Numbers, Texts
 from opendp_timeseries.design.reading import Reading, Source
@@ -78,18 +78,18 @@ def read_csv_log(path: Path, reading: Reading, **how: Any) -> Log:
 
     # Without periods; and all keys that are not listed, whose number is -1, are one more series.
     keys = reading.panel and (*map(str, range(reading.series + 1)),)
-    whole = Reading(source=None, grid=reading.grid, panel=keys, step_cap=reading.step_cap)
+    layout = Reading(source=None, grid=reading.grid, panel=keys, step_cap=reading.step_cap)
 
     def tallied() -> Iterator[Rows]:
         for batch in csv_batches(path, reading.log, numbers, notes=notes, **how):
             rows = read(batch, reading)
             tally[:] = map(add, tally, rows.tally)
-            yield rows._replace(reading=whole, series=None if rows.series is None else rows.series % whole.series)
+            yield rows._replace(reading=layout, series=None if rows.series is None else rows.series % layout.series)
 
-    known = Numbers()
-    packed, places, _, amounts = sorted_rows(tallied(), whole, most=reading.step_cap, worthless=True, numbers=known)
+    texts = Numbers()
+    packed, places, _, amounts = sorted_rows(tallied(), layout, cap=reading.step_cap, worthless=True, numbers=texts)
     series, steps = np.divmod(packed & (2**places.bits - 1), reading.grid.size)
-    names = known.names if known else [name or None for name in numbers]
+    names = texts.names if texts else [name or None for name in numbers]
     people = packed >> places.bits
     columns = [
         Column("text", cells=names, codes=people),
@@ -158,11 +158,11 @@ def csv_batches(
         place = f"the first line of {path.name}, read with the delimiter {delimiter!r}"
         where = [_position(header, column, word, place) for word, column in _named(source)]
 
-        def log(who: Any, when: Any, *others: Any) -> Log:
+        def log(who: Any, when: Any, *extras: Any) -> Log:
             times = read_times(when).in_utc(clock)
             unread = np.isnat(times)
             unread[unread] = [text.strip() != "" for text in _some(when, np.flatnonzero(unread))]
-            columns = [people(who), Column("text", times, aware=True, unread=unread), *map(_texts, others)]
+            columns = [people(who), Column("text", times, aware=True, unread=unread), *map(_texts, extras)]
             return Log(zip(source.columns, columns, strict=True))
 
         def numbered(who: Any) -> Column:
@@ -180,9 +180,9 @@ def csv_batches(
             while cells := _cells(text, lines, where, delimiter):
                 yield log(*(cells[k :: len(where)] for k in range(len(where))))
                 if size:
-                    tell(file.tell() - len(block) + text.tell(), size)
+                    report(file.tell() - len(block) + text.tell(), size)
             if size:
-                tell(file.tell(), size)
+                report(file.tell(), size)
         if notes is not None and lines.note:
             notes.append(lines.note)
 
@@ -215,8 +215,8 @@ def read_parquet_log(path: Path, *, zone: str | None = None, **columns: Any) -> 
             raise TypeError(f"column {time!r} of type {kind} does not hold times; convert it to datetime64 in the file")
     if zone is None or all(getattr(kind, "tz", None) is not None for kind in kinds):
         return log
-    naive, *others = kinds
-    if zone != "UTC" or others or not pyarrow.types.is_timestamp(naive):
+    naive, *extras = kinds
+    if zone != "UTC" or extras or not pyarrow.types.is_timestamp(naive):
         raise ValueError(
             f"times_zone ({zone!r}) must be UTC, or the grid's, for Parquet, and UTC for timestamps of one type alone,"
             f" which column {time!r} ({', '.join(sorted(map(str, kinds)))}) must hold then; give the times a zone there"
@@ -309,10 +309,10 @@ def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[A
         times = np.full(len(texts), "NaT", dtype="datetime64[ns]")
         if form is not None:  # most of them; Python reads the others, one by one
             times = _in_form(texts, form).times
-        left = np.flatnonzero(np.isnat(times))
-        found = map(read, _some(texts, left))
-        ticks = [-_LAST - 1 if time is None else max(-_LAST, min(time, _LAST)) for time in found]
-        times[left] = np.array(ticks, dtype=np.int64).view("datetime64[ns]")
+        gaps = np.flatnonzero(np.isnat(times))
+        instants = map(read, _some(texts, gaps))
+        ticks = [-_LAST - 1 if time is None else max(-_LAST, min(time, _LAST)) for time in instants]
+        times[gaps] = np.array(ticks, dtype=np.int64).view("datetime64[ns]")
         return TextTimes(times, np.full(len(texts), aware))
 
     return read_times
@@ -325,9 +325,9 @@ def _in_form(texts: Any, *form: re.Pattern[bytes]) -> TextTimes:
     times, aware = read_byte_times(
         np.frombuffer(data or b"", np.uint8), np.frombuffer(ends, np.int32)[1 : len(texts) + 1].astype(np.int64), *form
     )
-    left = np.flatnonzero(np.isnat(times))
-    if left.size:
-        times[left], aware[left] = read_text_times(_some(texts, left), *form)
+    gaps = np.flatnonzero(np.isnat(times))
+    if gaps.size:
+        times[gaps], aware[gaps] = read_text_times(_some(texts, gaps), *form)
     return TextTimes(times, aware)
 
 
@@ -346,7 +346,7 @@ def _form(time_format: str) -> re.Pattern[bytes] | None:
         or (halves and (len(halves) < 2 or "H" in parts or written != ["AM", "PM"]))
     ):
         return None
-    form = "".join(_FIELDS[part] if part in parts else re.escape(other or "%") for part, other in pieces)
+    form = "".join(_FIELDS[part] if part in parts else re.escape(literal or "%") for part, literal in pieces)
     if re.search("%[YmdHIMSf]%[YmdHIMSf]", time_format):  # nothing says where one number ends
         form = form.replace("00?", "00").replace("0{1,6}", "0{6}")
     form += "".join(f"(?P<{name}>(?!))?" for name in _GROUPS if f"<{name}>" not in form)
@@ -371,7 +371,7 @@ def _from_format(text: str, time_format: str) -> int | None:
 
 
 def _literal(time_format: str) -> str:
-    return re.sub("%(.)", lambda found: "%" if found[1] == "%" else "\0", time_format)
+    return re.sub("%(.)", lambda match: "%" if match[1] == "%" else "\0", time_format)
 
 
 def _check_format(time_format: str) -> None:

@@ -27,25 +27,25 @@ def kept_apart(steps: Ints, begins: Ints, *, gap: int, cycle: int) -> Marks:
     lengths = np.diff(begins, append=steps.size)
     # All groups on one line, further from each other than the gap.
     line = steps + np.repeat(np.arange(begins.size) * (cycle + gap), lengths)
-    kept = _kept_on_line(line, gap)
+    marks = _kept_on_line(line, gap)
     # At most one kept step is so far behind the first that it is near to it around the cycle: the last.
-    kept &= steps - np.repeat(steps[begins], lengths) <= cycle - gap
-    return kept
+    marks &= steps - np.repeat(steps[begins], lengths) <= cycle - gap
+    return marks
 
 
 def _kept_on_line(line: Ints, gap: int) -> Marks:
     """Mark the first of increasing numbers, then the first at least ``gap`` after it, and so on."""
     # A number so far from the one before it is kept, whatever was kept before: it starts a run of its own. The second
     # of a run is never kept, so that only runs of three and more have to be walked.
-    kept = np.ones(line.size, dtype=np.bool_)
-    np.greater_equal(line[1:] - line[:-1], gap, out=kept[1:])
-    starts = np.flatnonzero(kept)
+    marks = np.ones(line.size, dtype=np.bool_)
+    np.greater_equal(line[1:] - line[:-1], gap, out=marks[1:])
+    starts = np.flatnonzero(marks)
     lengths = np.diff(starts, append=line.size)
     long = lengths > 2
     if long.any():
         walked = np.repeat(long, lengths)
-        kept[walked] = _walk(line[walked], kept[walked], gap)
-    return kept
+        marks[walked] = _walk(line[walked], marks[walked], gap)
+    return marks
 
 
 def _walk(line: Ints, starts: Marks, gap: int) -> Marks:

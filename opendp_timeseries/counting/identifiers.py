@@ -75,13 +75,13 @@ def key_numbers(keys: Sequence[str | int]) -> dict[str, int]:
     numbers = {str(identifier_text(key)): k for k, key in enumerate(keys)}
     if len(numbers) < len(keys):
         raise ValueError(
-            f"keys ({check.shown(list(keys))}) must be distinct: name each series once, from a public list and not"
+            f"keys ({check.quote(list(keys))}) must be distinct: name each series once, from a public list and not"
             " from the log"
         )
     return numbers
 
 
-def check_spelling(keys: Sequence[str | int], kind: str, column: str, dtype: Any) -> None:
+def check_spelling(keys: Sequence[str | int], kind: str, column: str, dtype: object) -> None:
     """Refuse a key that says a value of a column's type in another spelling: it would match no row.
 
     Types and keys are public. Text, and a column of objects, whose type is a matter of its rows, take any key.
@@ -124,7 +124,7 @@ def _spelt_time(text: str) -> tuple[str | None, ...]:
     return (instant_text(times[0], aware=bool(aware[0])),)
 
 
-def whole_number(value: Any) -> int | None:
+def whole_number(value: object) -> int | None:
     """Return a whole number that a cell holds or says in text, also in floating point; None for anything else.
 
     >>> [whole_number(value) for value in (3, 3.0, "3", "3.0", "03", "3.5", "x", True)]
@@ -132,8 +132,8 @@ def whole_number(value: Any) -> int | None:
     """
     with contextlib.suppress(Exception):
         if isinstance(value, str):
-            said = _WHOLE.fullmatch(str.__str__(value))
-            return None if said is None else int(said[1])
+            match = _WHOLE.fullmatch(str.__str__(value))
+            return None if match is None else int(match[1])
         number = number_of(value)
         return number if isinstance(number, int) else None
     return None
@@ -170,7 +170,7 @@ def canonical_text(value: str) -> str:
         with contextlib.suppress(ValueError):
             number = float(text)
             if number.is_integer() and repr(number) == text:
-                return _whole(int(number))
+                return _integer_text(int(number))
     return text
 
 
@@ -179,13 +179,13 @@ def _present(text: str) -> str | None:
     return canonical_text(text) or None
 
 
-def _whole(number: int) -> str:
+def _integer_text(number: int) -> str:
     return str(number) if number.bit_length() <= _MAX_BITS else hex(number)
 
 
-def _number_text(value: Any) -> str | None:
+def _number_text(value: object) -> str | None:
     number = number_of(value)
-    return _whole(number) if isinstance(number, int) else None if number != number else str(number)
+    return _integer_text(number) if isinstance(number, int) else None if number != number else str(number)
 
 
 def _first_of(readers: dict[type, Any], kind: type) -> Any:
@@ -193,7 +193,7 @@ def _first_of(readers: dict[type, Any], kind: type) -> Any:
     return readers.get(kind) or next((readers[base] for base in kind.__mro__ if base in readers), None)
 
 
-def number_of(value: Any) -> Any:
+def number_of(value: object) -> Any:
     """The number that a cell holds, an integer if it is whole."""
     read = _first_of(_NUMBERS, type(value))
     number = None if read is None else read(value)
@@ -236,7 +236,7 @@ def _duration_text(value: Any) -> str | None:
     return None if ticks is None else f"{ticks} as"
 
 
-_NUMBERS: Final[dict[type, Callable[[Any], Any]]] = {
+_NUMBERS: Final[dict[type, Callable[[Any], object]]] = {
     bool: lambda value: None,
     np.bool_: lambda value: None,
     int: int.__index__,

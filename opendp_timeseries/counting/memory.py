@@ -1,7 +1,5 @@
 """The capped count of a table in memory: data frames, Arrow tables and NumPy arrays."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,13 +11,13 @@ from opendp_timeseries.design.reading import Reading
 __all__ = ["check_reading", "check_schema", "count", "participation", "tally"]
 
 
-def count(table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
+def count(table: object, count: Count, key: bytes) -> NDArray[np.int64]:
     """Count as :class:`~.engines.Engine` says."""
     rows = read(table, count.reading)
     return capped_count(rows.who, rows.positions, count, key, rows.amounts)
 
 
-def participation(table: Any, reading: Reading) -> NDArray[np.int64]:
+def participation(table: object, reading: Reading) -> NDArray[np.int64]:
     """Return in how many steps each individual takes part. Private."""
     rows = read(table, reading)
     return SortedRows.of(rows.who, rows.positions, reading, rows.amounts).participation()

@@ -37,7 +37,7 @@ _CALLED: Final = (
     *("rank", "right", "row_number", "sha256", "sqrt", "substr", "substring", "sum"),
     *("trim_scale", "unnest", "=", "<", ">", "<=", ">=", "<>", "+", "-", "*", "/", "||", "~"),
 )
-_TYPES: Final[dict[str, Any]] = {
+_TYPES: Final[dict[str, object]] = {
     "boolean": "boolean",
     "smallint": "int16",
     "integer": "int32",
@@ -88,11 +88,11 @@ def obstacles(backend: Any) -> list[str]:
         ((encoding, in_order, schemas),) = cursor.execute(query).fetchall()
         before = in_order[: in_order.index("pg_catalog")]
         cursor.execute("SELECT pg_catalog.set_config('search_path', 'pg_catalog', true)")
-        own = cursor.execute(_REPLACEMENTS, {"schemas": schemas, "names": list(_CALLED)}).fetchall()
+        replacements = cursor.execute(_REPLACEMENTS, {"schemas": schemas, "names": list(_CALLED)}).fetchall()
     return [
         *([f"encoding {encoding}"] if encoding not in _ENCODINGS else []),
         *(["setting search_path"] if any(not name.startswith("pg_temp_") for name in before) else []),
-        *(f"{kind} {schema}.{name}" for kind, schema, name in own),
+        *(f"{kind} {schema}.{name}" for kind, schema, name in replacements),
     ]
 
 
@@ -138,14 +138,14 @@ def _quoted(names: Sequence[str]) -> dict[str, str]:
     return {name: f'"{name.replace(chr(34), 2 * chr(34))}"' for name in names}
 
 
-def _selected(table: Any, columns: Sequence[str], schema: Mapping[str, Any]) -> Any:
+def _selected(table: Any, columns: Sequence[str], schema: Mapping[str, object]) -> Any:
     query = f"SELECT {', '.join(columns)} FROM opendp_timeseries_log"
     return queried(table.select(list(schema)), "opendp_timeseries_log", query, ibis.schema(schema))
 
 
 def _stated(table: Any, names: Sequence[str]) -> dict[str, tuple[str, int | None]]:
     """The name of each column's type, of a domain that of what it is made of, and its scale."""
-    backend, found = table.get_backend(), {}
+    backend, types = table.get_backend(), {}
     # As integers, so that Ibis converts none of them.
     plain = _selected(table, [*_quoted(names).values()], dict.fromkeys(names, "int64"))
     with contextlib.suppress(Exception), session(backend) as cursor:
@@ -153,8 +153,8 @@ def _stated(table: Any, names: Sequence[str]) -> dict[str, tuple[str, int | None
         for column in description:
             cursor.execute("SELECT pg_catalog.format_type(%s, NULL)", (column.type_code,))
             ((kind,),) = cursor.fetchall()
-            found[column.name] = str(kind), column.scale
-        return found
+            types[column.name] = str(kind), column.scale
+        return types
     raise RuntimeError(
         "the server could not say which types the columns have; try a query of your own on the table, such as"
         " table.limit(0).execute(), to see why"
@@ -168,11 +168,11 @@ def _ticks(table: Any, name: str) -> Ticks:
     return Ticks(micros, "us", aware=column.type().is_timestamp() and column.type().timezone is not None)
 
 
-def _bytes(text: Any) -> Any:
+def _bytes(text: object) -> Any:
     return _TEXT_BYTES(text, _ENCODING())
 
 
-def _hashed(first: int, second: int, who: Any, step: Any) -> Any:
+def _hashed(first: int, second: int, who: Any, step: object) -> Any:
     words = [_INTEGER_BYTES(word) for word in (first, second, step)]
     who = _bytes(who) if who.type().is_string() else who
     return _SHA256(_JOINED(_JOINED(_JOINED(words[0], words[1]), words[2]), who))
@@ -191,7 +191,7 @@ def _real(column: Any) -> Any:
     return near.cast("float64")
 
 
-def _rows(backend: Any, columns: Mapping[str, Sequence[Any]], schema: Any) -> Any:
+def _rows(backend: Any, columns: Mapping[str, Sequence[object]], schema: object) -> Any:
     """A few rows that are part of the query: a session that only reads cannot have a table of them."""
     encoding = _ENCODINGS[backend.con.info.parameter_status("server_encoding") or "UTF8"]
     kinds = ibis.schema(schema)
@@ -211,8 +211,8 @@ def _rows(backend: Any, columns: Mapping[str, Sequence[Any]], schema: Any) -> An
     return backend.sql(query, schema=kinds)
 
 
-def _can_be(cell: Any, encoding: str) -> bool:
-    """Whether text can be in the database: what cannot be is no key of any row."""
+def _can_be(cell: object, encoding: str) -> bool:
+    """Return whether text can be in the database: what cannot be is no key of any row."""
     if not isinstance(cell, str):
         return True
     try:

@@ -5,21 +5,21 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Final
 
-_hearer: Final[ContextVar[Callable[[float], None] | None]] = ContextVar("hearer", default=None)
+_listener: Final[ContextVar[Callable[[float], None] | None]] = ContextVar("hearer", default=None)
 
 
 @contextlib.contextmanager
-def heard(hearer: Callable[[float], None]) -> Iterator[None]:
-    """Tell somebody, in the block, which share is read."""
-    token = _hearer.set(hearer)
+def progress_listener(listener: Callable[[float], None]) -> Iterator[None]:
+    """Report to a listener, in the block, the share that is read."""
+    token = _listener.set(listener)
     try:
         yield
     finally:
-        _hearer.reset(token)
+        _listener.reset(token)
 
 
-def tell(done: int, whole: int) -> None:
-    """Tell whoever hears it that so much of a whole is read; nothing where that has no length."""
-    hearer = _hearer.get()
-    if hearer is not None and whole > 0:
-        hearer(done / whole)
+def report(done: int, total: int) -> None:
+    """Report progress to the current listener, if any, where the total is known."""
+    listener = _listener.get()
+    if listener is not None and total > 0:
+        listener(done / total)

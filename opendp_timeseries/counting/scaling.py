@@ -21,16 +21,16 @@ MOST_SUM: Final = 2**61
 _NARROW: Final = 2**62
 
 
-def sizes_of(events: Ints, begins: Ints, power: int, most: int = 1) -> NDArray[Any]:
+def sizes_of(events: Ints, begins: Ints, power: int, factor: int = 1) -> NDArray[Any]:
     """Return by what each individual is weighed: the sum of their events in all steps, or of the squares of these.
 
     :param events: of each step of an individual, one individual after the other.
     :param begins: where the events of each individual begin.
     :param power: 1, or 2 for squares.
-    :param most: by what sizes are multiplied afterwards, at most.
+    :param factor: by what sizes are multiplied afterwards, at most.
     :return: Python's integers where 64 bits might not do.
     """
-    if most * int(events.max()) * int(events.sum()) >= _NARROW:  # at least the largest sum of squares
+    if factor * int(events.max()) * int(events.sum()) >= _NARROW:  # at least the largest sum of squares
         events = events.astype(object)
     return np.add.reduceat(events if power == 1 else events * events, begins)
 

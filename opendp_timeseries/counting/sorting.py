@@ -34,39 +34,39 @@ def sort(integers: NDArray[Any]) -> None:
     words -= least
     bits = int(words.max()).bit_length()
     top = min((integers.size // _PART).bit_length(), bits)
-    rest = bits - top
+    low_bits = bits - top
     # By the highest bits first, one block at a time.
-    dealt = [_by_digit(words[k : k + _BLOCK], rest, top) for k in range(0, words.size, _BLOCK)]
+    dealt = [_by_digit(words[k : k + _BLOCK], low_bits, top) for k in range(0, words.size, _BLOCK)]
     done = 0
     for part in range(2**top):
         some = np.concatenate([block[ends[part] : ends[part + 1]] for block, ends in dealt])
         if some.size > _UNEVEN * _PART:  # most of all, where a few are far away: by digits, it takes much memory
             some.sort()
         else:
-            for shift in range(0, rest, _DIGIT_BITS):
-                some, _ = _by_digit(some, shift, min(_DIGIT_BITS, rest - shift))
+            for shift in range(0, low_bits, _DIGIT_BITS):
+                some, _ = _by_digit(some, shift, min(_DIGIT_BITS, low_bits - shift))
         np.add(some, least, out=words[done : done + some.size])
         done += some.size
 
 
-def sort_along(integers: NDArray[np.int64], others: NDArray[np.int64], bits: int) -> None:
-    """Sort integers in place, and along with them others, which are not negative and have so many bits.
+def sort_along(integers: NDArray[np.int64], values: NDArray[np.int64], bits: int) -> None:
+    """Sort integers in place, and along with them values, which are not negative and have so many bits.
 
-    >>> integers, others = np.array([3, -1, 2]), np.array([5, 6, 7])
-    >>> sort_along(integers, others, 3)
-    >>> integers, others
+    >>> integers, values = np.array([3, -1, 2]), np.array([5, 6, 7])
+    >>> sort_along(integers, values, 3)
+    >>> integers, values
     (array([-1,  2,  3]), array([6, 7, 5]))
     """
     limit = 2 ** (63 - bits)
     if integers.size and -limit <= int(integers.min()) and int(integers.max()) < limit:
         integers <<= np.int64(bits)
-        integers |= others
+        integers |= values
         sort(integers)
-        np.bitwise_and(integers, np.int64(2**bits - 1), out=others)
+        np.bitwise_and(integers, np.int64(2**bits - 1), out=values)
         integers >>= np.int64(bits)
         return
     order = np.argsort(integers, kind="stable")  # which takes several times as long
-    integers[:], others[:] = integers[order], others[order]
+    integers[:], values[:] = integers[order], values[order]
 
 
 def _by_digit(words: Words, shift: int, bits: int) -> tuple[Words, NDArray[np.int32]]:

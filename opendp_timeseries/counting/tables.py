@@ -59,7 +59,7 @@ Who = NDArray[Any] | Labels  # integers of any width, or text
 
 
 class Tally(NamedTuple):
-    """Where the rows of a log went: every row is in one of these, the first that holds. Private."""
+    """Numbers of a log's rows by what became of them: every row is in one, the first that holds. Private."""
 
     rows: int
     missing_identifier: int
@@ -96,12 +96,12 @@ class Column(NamedTuple):
     @property
     def holds(self) -> str:
         """The kind, and of cells what their type says, if it says more."""
-        own = str(self.dtype)
-        return "f" if own.startswith("decimal") else "uuid" if "arrow.uuid" in own else self.kind
+        text = str(self.dtype)
+        return "f" if text.startswith("decimal") else "uuid" if "arrow.uuid" in text else self.kind
 
     @property
     def is_of_spans(self) -> bool:
-        """Whether cells are spans of time or numbers, as of pandas."""
+        """Return whether cells are spans of time or numbers, as of pandas."""
         return str(self.dtype).startswith(("period", "interval"))
 
     def without(self, rows: int) -> Mask:
@@ -129,7 +129,7 @@ def log_in_utc(table: Mapping[str, NDArray[Any]]) -> Log:
 
 
 class Rows(NamedTuple):
-    """Who is where, for every row of a log."""
+    """Individual and position of every row of a log."""
 
     columns: list[Column]
     reading: Reading
@@ -142,12 +142,12 @@ class Rows(NamedTuple):
 
     @property
     def positions(self) -> Ints:
-        """Where in the (panel of) series each row counts; -1 for rows that are nowhere, or of no value."""
+        """Return where in the (panel of) series each row counts; -1 for rows that are nowhere, or of no value."""
         return self.places if self.amounts is None else np.where(self.amounts > 0, self.places, -1)
 
     @property
     def places(self) -> Ints:
-        """Where in the (panel of) series each row is, whatever its value; -1 for rows that are nowhere."""
+        """Return where in the (panel of) series each row is, whatever its value; -1 for rows that are nowhere."""
         positions = self.steps
         if self.series is not None:
             on_grid = (positions >= 0) & (self.series >= 0)
@@ -156,7 +156,7 @@ class Rows(NamedTuple):
 
     @property
     def tally(self) -> Tally:
-        """How many rows count, and why others do not."""
+        """Return how many rows count, and why others do not."""
         nowhere = np.zeros(self.steps.shape, np.bool_)
         missing, _, unknown = _causes(self.columns[0], self.nobody)
         times = [nowhere] * 3 if self.reading.log.time is None else _causes(self.columns[1], self.timeless)
@@ -169,7 +169,7 @@ class Rows(NamedTuple):
         return Tally(nowhere.size, *lost)
 
 
-def read_positions(table: Any, reading: Reading) -> tuple[Who, Ints]:
+def read_positions(table: object, reading: Reading) -> tuple[Who, Ints]:
     """Read who and where in the (panel of) series, for every row; -1 for rows that are nowhere.
 
     Tables are mappings of equally long one-dimensional NumPy arrays, pandas data frames, Polars data and
@@ -193,7 +193,7 @@ def read_positions(table: Any, reading: Reading) -> tuple[Who, Ints]:
     return rows.who, rows.positions
 
 
-def read(table: Any, reading: Reading) -> Rows:
+def read(table: object, reading: Reading) -> Rows:
     """Read a table as :func:`read_positions` does."""
     return _rows(_columns(table, reading.log.columns), reading)
 
@@ -217,13 +217,13 @@ def _rows(columns: list[Column], reading: Reading) -> Rows:
     return Rows(columns, reading, who, nobody, steps, timeless, series, amounts)
 
 
-def tally(table: Any, reading: Reading) -> Tally:
+def tally(table: object, reading: Reading) -> Tally:
     """Say where the rows of a table go. Private; errors as of :func:`read_positions`."""
-    known = table.tally if isinstance(table, Log) else None
-    return read(table, reading).tally if known is None else known
+    of_log = table.tally if isinstance(table, Log) else None
+    return read(table, reading).tally if of_log is None else of_log
 
 
-def check_schema(table: Any, *, identifier: str, time: str) -> None:
+def check_schema(table: object, *, identifier: str, time: str) -> None:
     """Refuse a table that :func:`read_positions` refuses on every grid, without reading its rows."""
     who, when = _columns(table, [identifier, time], schema_only=True)
     if not isinstance(table, Log):  # which was read into columns that serve
@@ -231,28 +231,28 @@ def check_schema(table: Any, *, identifier: str, time: str) -> None:
         _check_time(when, time)
 
 
-def check_reading(table: Any, reading: Reading) -> None:
+def check_reading(table: object, reading: Reading) -> None:
     """Refuse a table that :func:`read` refuses, by its columns alone, without reading its rows."""
     _rows(_columns(table, reading.log.columns, schema_only=True), reading)
 
 
 def _causes(column: Column, without: Mask) -> list[Mask]:
     """Tell of rows without a value why: it is missing, cannot be read, or is of a type that is not known. Private."""
-    rows, found = np.flatnonzero(without), np.zeros(without.size, dtype=np.int8)
+    rows, kinds = np.flatnonzero(without), np.zeros(without.size, dtype=np.int8)
     if column.unread is not None:
-        found[rows] = np.where(column.unread[rows], _UNREADABLE, _MISSING)
+        kinds[rows] = np.where(column.unread[rows], _UNREADABLE, _MISSING)
     elif column.cells is None:
-        found[rows] = list(map(_cause, column.values[rows].tolist()))  # type: ignore[index]
+        kinds[rows] = list(map(_cause, column.values[rows].tolist()))  # type: ignore[index]
     else:
         cells, which = np.unique(rows if column.codes is None else column.codes[rows], return_inverse=True)
         causes = [_MISSING if cell < 0 else _cause(column.cells[cell]) for cell in cells.tolist()]
-        found[rows] = np.array(causes, dtype=np.int8)[which]
+        kinds[rows] = np.array(causes, dtype=np.int8)[which]
     if column.missing is not None:
-        found[column.missing] = _MISSING
-    return [found == cause for cause in (_MISSING, _UNREADABLE, _UNKNOWN)]
+        kinds[column.missing] = _MISSING
+    return [kinds == cause for cause in (_MISSING, _UNREADABLE, _UNKNOWN)]
 
 
-def _cause(value: Any) -> int:
+def _cause(value: object) -> int:
     """Why a cell has no time, or is nobody. No method of a type that is not known is called."""
     kind = type(value)
     if value is None or (kind.__module__.partition(".")[0] == "pandas" and kind.__name__ in ("NAType", "NaTType")):
@@ -277,20 +277,22 @@ def _identifiers(column: Column, name: str, *, exact: bool = False) -> tuple[Who
         return values, column.without(values.size)
     if column.kind == "f":  # whole numbers are integers, so that a missing one does not change how others are read
         missing = np.isnan(values) | column.without(values.size)
-        if (missing | (_whole(values) & (np.abs(values) < 2**63))).all():
+        if (missing | (_is_integral(values) & (np.abs(values) < 2**63))).all():
             return np.where(missing, 0, values).astype(np.int64), missing
     if column.kind not in "bcfmMO":
         raise TypeError(_IDENTIFIER.format(name=name, dtype=column.dtype))
     cells, codes = column.cells, column.codes
     if cells is None:
-        known, codes = np.unique(values, return_inverse=True)
-        cells = [instant_text(value, aware=column.aware) for value in known] if column.kind == "M" else list(known)
+        distinct, codes = np.unique(values, return_inverse=True)
+        cells = (
+            [instant_text(value, aware=column.aware) for value in distinct] if column.kind == "M" else list(distinct)
+        )
     labels = _labels(cells, codes, exact=exact)
     missing = column.without(labels.codes.size) | (labels.codes < 0)
     return labels._replace(codes=np.where(missing, -1, labels.codes)), missing
 
 
-def _whole(values: NDArray[Any]) -> Mask:
+def _is_integral(values: NDArray[Any]) -> Mask:
     with np.errstate(invalid="ignore"):
         return np.asarray(np.trunc(values) == values)
 
@@ -336,14 +338,14 @@ def _series(who: Who, nobody: Mask, places: Mapping[str, int]) -> Ints:
     if isinstance(who, Labels):
         return np.array([*(places.get(name, -1) for name in who.names), -1], dtype=np.int64)[who.codes]
     limits = np.iinfo(who.dtype)
-    known = sorted(
+    pairs = sorted(
         (key, place)
         for text, place in places.items()
         if (key := whole_number(text)) is not None and str(key) == text and limits.min <= key <= limits.max
     )
-    if not known:
+    if not pairs:
         return np.full(who.shape, -1, dtype=np.int64)
-    keys, numbers = np.array([key for key, _ in known], who.dtype), np.array([place for _, place in known])
+    keys, numbers = np.array([key for key, _ in pairs], who.dtype), np.array([place for _, place in pairs])
     at = np.minimum(np.searchsorted(keys, who), keys.size - 1)
     return np.where((keys[at] == who) & ~nobody, numbers[at], -1)
 
@@ -362,7 +364,7 @@ def _steps(column: Column, name: str, grid: TimeGrid) -> Steps:
         rows = slice(-1) if column.codes is None else column.codes
         steps, timeless = steps[rows], timeless[rows]
     elif column.kind == "f" and grid.is_integer:  # one missing step makes it so of integers in pandas
-        timeless = ~_whole(values)
+        timeless = ~_is_integral(values)
         steps = np.where(timeless | (values < 0) | (values >= grid.size), -1.0, values).astype(np.int64)
     else:
         steps = grid.steps(values, aware=column.aware)
@@ -379,8 +381,10 @@ def _amounts(column: Column, name: str, bound: int) -> Ints:
     if column.cells is None:
         amounts = amounts_of(cast(NDArray[Any], column.values), bound)
     else:
-        each = np.fromiter((amount_of(cell, bound) for cell in (*column.cells, None)), np.int64, len(column.cells) + 1)
-        amounts = each[:-1] if column.codes is None else each[column.codes]
+        by_cell = np.fromiter(
+            (amount_of(cell, bound) for cell in (*column.cells, None)), np.int64, len(column.cells) + 1
+        )
+        amounts = by_cell[:-1] if column.codes is None else by_cell[column.codes]
     return amounts if column.missing is None else np.where(column.missing, 0, amounts)
 
 
@@ -401,13 +405,13 @@ def _by_dictionary(column: Any) -> tuple[Texts, Ints]:
             if pyarrow.types.is_string_view(column.type):  # whose rows may share bytes, so that its size is not theirs
                 column = column.cast("large_binary")
             column = column.cast("binary" if column.nbytes < 2**31 else "large_binary").dictionary_encode()
-        whole = column.combine_chunks()
+        array = column.combine_chunks()
     except pyarrow.ArrowInvalid:  # chunks have dictionaries that cannot be made one
         return _by_dictionary(column.cast(column.type.value_type))
-    texts = whole.dictionary
+    texts = array.dictionary
     if given and (texts.null_count or len(texts.unique()) < len(texts)):
         return _by_dictionary(column.cast(column.type.value_type))
-    used, codes = _in_use(whole.indices.cast("int64").fill_null(-1).to_numpy(), len(texts))
+    used, codes = _in_use(array.indices.cast("int64").fill_null(-1).to_numpy(), len(texts))
     return Texts(texts.cast("large_binary").take(used)), codes
 
 
@@ -432,16 +436,16 @@ def _columns(table: Any, names: Sequence[str], *, schema_only: bool = False) -> 
     return [_from_arrow(table.column(name)) for name in names]
 
 
-def _find(names: Sequence[str], columns: Sequence[Any], index: Sequence[Any] = ()) -> None:
+def _find(names: Sequence[str], columns: Sequence[object], index: Sequence[object] = ()) -> None:
     for name in names:
-        found = sum(isinstance(column, str) and column == name for column in columns)
-        if found != 1:
-            problem = "is missing" if found == 0 else f"is there {found} times"
+        number = sum(isinstance(column, str) and column == name for column in columns)
+        if number != 1:
+            problem = "is missing" if number == 0 else f"is there {number} times"
             remedy = ", and the index of this name becomes a column by reset_index()" if name in index else ""
             raise ValueError(f"column {name!r} {problem}; the table has {list(columns)}{remedy}")
 
 
-def _arrays(table: Mapping[Any, Any], names: Sequence[str]) -> list[NDArray[Any]]:
+def _arrays(table: Mapping[object, Any], names: Sequence[str]) -> list[NDArray[Any]]:
     """The columns of a mapping."""
     _find(names, list(table))
     arrays = [table[name] for name in names]
@@ -469,7 +473,7 @@ def _polars_to_arrow(frame: Any, names: Sequence[str], schema_only: bool) -> Any
     return _quietly(lambda: columns.with_columns(polars.col(wide).cast(polars.String)).collect().to_arrow())
 
 
-def _stream_to_arrow(table: Any, names: Sequence[str], schema_only: bool) -> Any:
+def _stream_to_arrow(table: object, names: Sequence[str], schema_only: bool) -> Any:
     pyarrow = _import_pyarrow()
     if isinstance(table, pyarrow.RecordBatchReader):
         raise TypeError("a RecordBatchReader can be read only once; give a table, for instance by its read_all()")
@@ -484,7 +488,7 @@ def _stream_to_arrow(table: Any, names: Sequence[str], schema_only: bool) -> Any
     return _quietly(lambda: pyarrow.Table.from_batches((batch.select(list(names)) for batch in reader), schema))
 
 
-def _quietly(read: Callable[[], Any]) -> Any:
+def _quietly(read: Callable[[], object]) -> Any:
     """Read rows that their owner computes only now, and whose failure may quote them.
 
     :raises TypeError: with one fixed message, whatever failed.
@@ -555,13 +559,13 @@ def _from_pandas(pandas: Any, series: Any) -> Column:
 def _from_arrow(column: Any) -> Column:
     pyarrow = _import_pyarrow()
     dtype, types = column.type, pyarrow.types
-    own = dtype.value_type if types.is_dictionary(dtype) else dtype
-    if str(own) in _ARROW_TEXT:
+    value_type = dtype.value_type if types.is_dictionary(dtype) else dtype
+    if str(value_type) in _ARROW_TEXT:
         with contextlib.suppress(NotImplementedError):  # older versions of PyArrow do not convert views
             cells, codes = _by_dictionary(column)
             return Column(dtype, cells=cells, codes=codes)
-    if own is not dtype and types.is_primitive(own):
-        return _from_arrow(column.cast(own))._replace(dtype=dtype)
+    if value_type is not dtype and types.is_primitive(value_type):
+        return _from_arrow(column.cast(value_type))._replace(dtype=dtype)
     if types.is_integer(dtype) or types.is_boolean(dtype):
         missing = column.is_null().to_numpy() if column.null_count else None
         return Column(dtype, column.fill_null(pyarrow.scalar(0).cast(dtype)).to_numpy(), missing=missing)

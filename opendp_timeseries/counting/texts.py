@@ -50,16 +50,16 @@ class Texts(Sequence[str]):
         ends = np.frombuffer(offsets, np.int64)[self.array.offset : self.array.offset + len(self) + 1]
         text = np.frombuffer(data or b"", np.uint8)[: ends[-1]]
         lengths = np.diff(ends)
-        found = lengths == 0
+        marks = lengths == 0
         long = np.flatnonzero(lengths > 1)
         last = ends[1:][long]
-        found[long] = (text[last - 1] == _ZERO) & (text[last - 2] == _POINT)
+        marks[long] = (text[last - 1] == _ZERO) & (text[last - 2] == _POINT)
         signs = np.flatnonzero(text[1:] == _PLUS)  # of an exponent, if an e is before it in the same text
         signs = signs[(text[signs] == _E) & (signs >= ends[0])]
-        found[np.searchsorted(ends, signs, side="right") - 1] = True
-        candidates = np.flatnonzero(found)
-        kept = [not text or canonical_text(text) != text for text in self.at(candidates)]
-        return candidates[kept]
+        marks[np.searchsorted(ends, signs, side="right") - 1] = True
+        candidates = np.flatnonzero(marks)
+        mask = [not text or canonical_text(text) != text for text in self.at(candidates)]
+        return candidates[mask]
 
 
 def _decoded(text: bytes) -> str:
@@ -73,7 +73,7 @@ class Numbers:
     """
 
     def __init__(self) -> None:
-        self._batches: list[Any] = []
+        self._batches: list[object] = []
         self._size = 0
 
     def __len__(self) -> int:
@@ -82,8 +82,8 @@ class Numbers:
     def of(self, names: Sequence[str]) -> Ints:
         """Return the numbers of further names, each of which is there once; and -1 for nobody, behind them."""
         if not isinstance(names, Texts):
-            each = [name.encode("utf-8", "surrogateescape") for name in names]
-            names = Texts(sys.modules["pyarrow"].array(each, "large_binary"))
+            cells = [name.encode("utf-8", "surrogateescape") for name in names]
+            names = Texts(sys.modules["pyarrow"].array(cells, "large_binary"))
         self._batches.append(names.array)
         first, self._size = self._size, self._size + len(names)
         return np.append(np.arange(first, self._size), -1)

@@ -40,7 +40,7 @@ def steps_of_objects(values: list[Any], grid: TimeGrid) -> Steps:
     return np.where(aware, grid.steps(times, aware=True), local), np.isnat(times)
 
 
-def _instant(value: Any, zone: dt.tzinfo | None) -> tuple[np.datetime64, bool]:
+def _instant(value: object, zone: dt.tzinfo | None) -> tuple[np.datetime64, bool]:
     """The instant that a cell holds, and whether it is in UTC rather than on the clock of the grid's zone."""
     time: Any
     with contextlib.suppress(Exception):

@@ -102,7 +102,7 @@ def grouping_of(groups: object, panel: tuple[Key, ...] | None, shares: Sequence[
     """Return the grouping that a constructor is asked for; None for none."""
     if groups is None:
         if shares is not None:
-            raise ValueError(f"shares ({check.shown(shares)}) require groups, whose levels they are of")
+            raise ValueError(f"shares ({check.quote(shares)}) require groups, whose levels they are of")
         return None
     if panel is None:
         raise ValueError("groups require by= and keys=, or leave them out")
@@ -117,10 +117,10 @@ def _sixteenths(shares: object, depth: int) -> tuple[int, ...]:
         return (innermost, *[_OF_GROUPS] * depth)
     if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != depth + 1:
         problem = f"must list one share for the keys and each of {depth} levels of groups, outwards"
-        raise ValueError(f"shares ({check.shown(shares)}) {problem}")
+        raise ValueError(f"shares ({check.quote(shares)}) {problem}")
     numbers = [check.real("share of a level", share, above=0.0, below=1.0) for share in shares]
     _, *outer = (round(number * SHARES) for number in numbers)
     sixteenths = (SHARES - sum(outer), *outer)
     if abs(math.fsum(numbers) - 1) > 1e-9 or min(sixteenths) < 1:
-        raise ValueError(f"shares ({check.shown(list(shares))}) must add up to 1, and each be at least a sixteenth")
+        raise ValueError(f"shares ({check.quote(list(shares))}) must add up to 1, and each be at least a sixteenth")
     return sixteenths

@@ -110,7 +110,7 @@ def _walk(tree: object) -> Iterator[tuple[str, list[object]]]:
         raise TypeError(f"groups ({type(tree).__name__}) must be a mapping from names to keys; {_REMEDY}")
     for name, inner in tree.items():
         if not isinstance(name, str):
-            raise TypeError(f"groups must be named by text, found {check.shown(name)}; {_REMEDY}")
+            raise TypeError(f"groups must be named by text, found {check.quote(name)}; {_REMEDY}")
         yield name, list(_leaves(inner))
         if isinstance(inner, Mapping):
             yield from _walk(inner)
@@ -121,7 +121,7 @@ def _leaves(inner: object) -> Iterator[object]:
         for part in inner.values():
             yield from _leaves(part)
     elif isinstance(inner, (str, bytes)) or not hasattr(inner, "__iter__"):
-        raise TypeError(f"a group ({check.shown(inner)}) must list its keys; {_REMEDY}")
+        raise TypeError(f"a group ({check.quote(inner)}) must list its keys; {_REMEDY}")
     else:
         yield from inner
 
@@ -130,7 +130,7 @@ def _of_panel(name: str, leaf: object, panel: Mapping[str, Key]) -> Key:
     if not isinstance(leaf, str):
         leaf = check.integer(f"key of group {name!r}", leaf)
     if str(leaf) not in panel:
-        raise ValueError(f"groups must hold keys of the panel; {check.shown(leaf)} of {name!r} is not one")
+        raise ValueError(f"groups must hold keys of the panel; {check.quote(leaf)} of {name!r} is not one")
     return panel[str(leaf)]
 
 

@@ -53,7 +53,7 @@ class Source:
         for name in ("identifier", "time", "by", "value"):
             column = getattr(self, name)
             if not (isinstance(column, str) or (column is None and name != "identifier")):
-                raise TypeError(f"{name} ({check.shown(column)}) must be a string, the name of a column")
+                raise TypeError(f"{name} ({check.quote(column)}) must be a string, the name of a column")
         if self.by is not None and self.by in (self.identifier, self.time):
             raise ValueError(f"by ({self.by!r}) must be a different column from the identifier and the time")
         if self.value is not None and self.value in (self.identifier, self.time, self.by):
@@ -94,7 +94,7 @@ class Reading:
         if self.panel is not None:
             _check_panel(self.panel)
         if self.key_cap is not None and self.panel is None:
-            raise ValueError(f"key_cap ({check.shown(self.key_cap)}) requires by= and keys=, or leave it out")
+            raise ValueError(f"key_cap ({check.quote(self.key_cap)}) requires by= and keys=, or leave it out")
         gap = "the fewest steps from one counted step of an individual to their next, from 1, which is no gap, to the"
         for name, remedy, maximum in (
             ("step_cap", "the most of one individual in one step", MAX_BOUND if self.is_sum else 10**100),  # a float
@@ -109,7 +109,7 @@ class Reading:
             raise ValueError(f"grid ({self.grid!r}) must be one step where individuals are read once over another grid")
         if self.source is not None:
             if (self.source.by is None) != (self.panel is None):
-                raise ValueError(f"by ({check.shown(self.source.by)}) and the keys of a panel must be given together")
+                raise ValueError(f"by ({check.quote(self.source.by)}) and the keys of a panel must be given together")
             if self.source.time is None and self.grid.size > 1:
                 raise ValueError(f"time (None) must name the column that tells {self.grid.size} steps apart")
             if self.is_sum and (self.source.time is None or self.once_over is not None):
@@ -266,11 +266,11 @@ def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
     if by is None and keys is None:
         return None
     if by is None or keys is None:
-        pair = f"by ({check.shown(by)}) and keys ({check.shown(keys)})"
+        pair = f"by ({check.quote(by)}) and keys ({check.quote(keys)})"
         raise TypeError(f"{pair} must be given together: keys are public, and never read from the data")
     is_row = hasattr(keys, "__array__") and getattr(keys, "ndim", 0) == 1  # an array, or an index or series of pandas
     if isinstance(keys, (str, bytes)) or not (is_row or isinstance(keys, Sequence)):
-        raise TypeError(f"keys ({check.shown(keys)}) must be a list of keys: their order is that of the series")
+        raise TypeError(f"keys ({check.quote(keys)}) must be a list of keys: their order is that of the series")
     return tuple(map(_plain, keys))
 
 
@@ -279,12 +279,12 @@ def bound_in_a_step(value: str | None, bound: int | None, step_cap: int) -> int:
     if value is None:
         if bound is not None:
             raise ValueError(
-                f"bound ({check.shown(bound)}) requires value=, the column that is added up; or leave it out"
+                f"bound ({check.quote(bound)}) requires value=, the column that is added up; or leave it out"
             )
         return step_cap
     if step_cap != 1:
-        problem = f"must be left out with value ({check.shown(value)}), of which bound= is the most in a step"
-        raise ValueError(f"step_cap ({check.shown(step_cap)}) {problem}")
+        problem = f"must be left out with value ({check.quote(value)}), of which bound= is the most in a step"
+        raise ValueError(f"step_cap ({check.quote(step_cap)}) {problem}")
     remedy = "the most of one individual in one step, in whole units, from what is plausible and never from the log"
     limit: int = check.required("bound", check.REQUIRED if bound is None else bound, remedy)
     return limit
@@ -300,9 +300,9 @@ def _check_panel(panel: tuple[Key, ...]) -> None:
     if not panel:
         raise ValueError("keys of the panel must name at least one series")
     if len({type(key) for key in panel}) > 1 or type(panel[0]) not in (str, int):
-        raise ValueError(f"keys of the panel ({check.shown(list(panel))}) must be all strings or all integers")
+        raise ValueError(f"keys of the panel ({check.quote(list(panel))}) must be all strings or all integers")
     if "" in panel:
-        raise ValueError(f"keys of the panel ({check.shown(list(panel))}) must not be empty: '' is a missing key")
+        raise ValueError(f"keys of the panel ({check.quote(list(panel))}) must not be empty: '' is a missing key")
     if len(set(panel)) < len(panel):
         remedy = "name each series once, from a public list"
-        raise ValueError(f"keys of the panel ({check.shown(list(panel))}) must be distinct: {remedy}")
+        raise ValueError(f"keys of the panel ({check.quote(list(panel))}) must be distinct: {remedy}")

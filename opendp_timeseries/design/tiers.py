@@ -79,7 +79,7 @@ class Tiers:
 
     def __post_init__(self) -> None:
         if np.ndim(self.ends) != 1:
-            raise TypeError(f"ends of tiers ({check.shown(self.ends)}) must be a list, such as (10, 50)")
+            raise TypeError(f"ends of tiers ({check.quote(self.ends)}) must be a list, such as (10, 50)")
         ends = tuple(check.integer("end of a tier", end, minimum=1) for end in self.ends)
         if len(ends) > _MOST:
             raise ValueError(f"ends of tiers ({len(ends)} of them) must be at most {_MOST}: more tell no more apart")

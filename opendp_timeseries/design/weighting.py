@@ -117,5 +117,5 @@ def capped(cap: int, *, excess: str, norm: str | None = None) -> Drop | Downweig
     if check.choice("excess", excess, EXCESS) == "downweight":
         return Downweight(cap, "l2" if norm is None else norm)
     if norm is not None:
-        raise ValueError(f"norm ({check.shown(norm)}) is for excess='downweight'; leave it out where steps are dropped")
+        raise ValueError(f"norm ({check.quote(norm)}) is for excess='downweight'; leave it out where steps are dropped")
     return Drop(cap)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries._validate import shown
+from opendp_timeseries._validate import quote
 from opendp_timeseries.grid.clock import DAY, SECOND, Ints, clock_around
 from opendp_timeseries.grid.instants import LAST, check_years, whole_ticks, write_instant
 
@@ -90,20 +90,20 @@ def parse_width(step: object) -> Width:
     elif isinstance(step, np.timedelta64):
         exact = whole_ticks(step, "as")
         if exact is None or exact % 10**9:
-            raise ValueError(f"step ({shown(step)}) must be whole nanoseconds; write months as '1mo', years as '1y'")
+            raise ValueError(f"step ({quote(step)}) must be whole nanoseconds; write months as '1mo', years as '1y'")
         width = Width(exact // 10**9, "ns", "ns")
     elif isinstance(step, str):
         match = re.fullmatch(r"([0-9]+)\s*([a-z]+)", step)
         if match is None or match[2] not in _UNITS:
             raise ValueError(
-                f"step ({shown(step)}) must be a whole number and a unit, such as '5min' or '1mo': ns, us, ms, s, min,"
+                f"step ({quote(step)}) must be a whole number and a unit, such as '5min' or '1mo': ns, us, ms, s, min,"
                 " h have a fixed length, and d (days), w (weeks), mo (months), q (quarters), y (years) a calendar"
             )
         width = Width(int(match[1]) * _UNITS[match[2]][0], _UNITS[match[2]][1], match[2])
     else:
-        raise TypeError(f"step ({shown(step)}) must be a string such as '1h' or '1d', a timedelta or a timedelta64")
+        raise TypeError(f"step ({quote(step)}) must be a string such as '1h' or '1d', a timedelta or a timedelta64")
     if width.number <= 0:
-        raise ValueError(f"step ({shown(step)}) must be positive")
+        raise ValueError(f"step ({quote(step)}) must be positive")
     return width
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries._validate import shown
+from opendp_timeseries._validate import quote
 from opendp_timeseries.grid.clock import DAY, SECOND, clock_around
 from opendp_timeseries.grid.text_times import read_text_times
 
@@ -32,20 +32,20 @@ def parse_zone(zone: object) -> dt.tzinfo | None:
     :raises TypeError, ValueError: for anything else.
     """
     if not isinstance(zone, str | None):
-        raise TypeError(f"zone ({shown(zone)}) must be the IANA name of a time zone, for instance 'UTC'")
+        raise TypeError(f"zone ({quote(zone)}) must be the IANA name of a time zone, for instance 'UTC'")
     if zone is None or zone == "UTC":
         return None if zone is None else dt.UTC
     first, name = zone.partition("/")[0].lower(), zone.lower()
     if name in _NO_ZONES or first in ("posix", "right"):
         raise ValueError(
-            f"zone ({shown(zone)}) must be the IANA name of a time zone, such as 'Europe/Paris', which is the same"
+            f"zone ({quote(zone)}) must be the IANA name of a time zone, such as 'Europe/Paris', which is the same"
             " clock on every machine"
         )
     try:
         return zoneinfo.ZoneInfo(zone)
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         raise ValueError(
-            f"zone ({shown(zone)}) must be the IANA name of a time zone, such as 'UTC' or 'Europe/Paris'; where the"
+            f"zone ({quote(zone)}) must be the IANA name of a time zone, such as 'UTC' or 'Europe/Paris'; where the"
             " system has no zones, install the package tzdata"
         ) from None
 
@@ -61,7 +61,7 @@ def parse_instants(given: Mapping[str, object], zone: dt.tzinfo | None) -> list[
     times, aware = read_text_times([_as_text(name, value, zone) for name, value in given.items()])
     instants = []
     for (name, value), time, is_aware in zip(given.items(), times, aware, strict=True):
-        label = f"{name} ({shown(str(value))})"
+        label = f"{name} ({quote(str(value))})"
         if np.isnat(time):
             raise ValueError(
                 f"{label} must be an instant in ISO 8601, such as '2013-01-01T00:00' or '2013-01-01T00:00-05:00', with"
@@ -85,7 +85,7 @@ def parse_days(given: Mapping[str, object], zone: dt.tzinfo) -> NDArray[np.datet
     times, aware = read_text_times([_as_text(name, value, zone) for name, value in given.items()])
     local = []
     for (name, value), time, is_aware in zip(given.items(), times.astype(np.int64).tolist(), aware, strict=True):
-        label = f"{name} ({shown(str(value))})"
+        label = f"{name} ({quote(str(value))})"
         if np.isnat(np.datetime64(time, "ns")):
             raise ValueError(f"{label} must be a date in ISO 8601, such as '2024-12-25'")
         check_years(label, time, time)
@@ -104,7 +104,7 @@ def offset_of_fold(value: object, zone: dt.tzinfo | None) -> dt.timedelta | None
 
 def _as_text(name: str, value: object, zone: dt.tzinfo | None) -> str:
     if not isinstance(value, (str, dt.date, np.datetime64)):
-        raise TypeError(f"{name} ({shown(value)}) must be an ISO 8601 string, a datetime or a datetime64")
+        raise TypeError(f"{name} ({quote(value)}) must be an ISO 8601 string, a datetime or a datetime64")
     if isinstance(value, dt.datetime) and (offset := offset_of_fold(value, zone)) is not None:
         return (value - offset).replace(fold=0).isoformat() + "Z"
     if isinstance(value, dt.datetime) and (value.utcoffset() or dt.timedelta()).seconds % 60:

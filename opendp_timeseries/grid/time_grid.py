@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries._json import fields_of
-from opendp_timeseries._validate import integer, shown
+from opendp_timeseries._validate import integer, quote
 from opendp_timeseries.grid.clock import DAY, Clock, Ints, clock_around
 from opendp_timeseries.grid.edges import Edges, edges_of, parse_width, simplify_edges
 from opendp_timeseries.grid.instants import UNITS, Instant, check_years, parse_instants, parse_zone, write_instant
@@ -114,7 +114,7 @@ class TimeGrid:
         width = parse_width(step)
         if width.is_calendar and clock is None:
             raise ValueError(
-                f"step ({shown(step)}) is a unit of the calendar, so the grid must have a zone: give zone, for instance"
+                f"step ({quote(step)}) is a unit of the calendar, so the grid must have a zone: give zone, for instance"
                 " zone='UTC'; or write a fixed time, such as step='24h'"
             )
         given = {"start": start} | ({} if end is None else {"end": end})
@@ -144,7 +144,7 @@ class TimeGrid:
         array([0, 1])
         """
         if isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable):
-            raise TypeError(f"edges ({shown(edges)}) must be a list of instants, such as ['2024-01-08', '2024-04-15']")
+            raise TypeError(f"edges ({quote(edges)}) must be a list of instants, such as ['2024-01-08', '2024-04-15']")
         entries = list(edges)
         if len(entries) < 2:
             raise ValueError(f"edges ({len(entries)}) must be at least two: the start of the first step, and its end")
@@ -297,5 +297,5 @@ class TimeGrid:
 def check_grid(grid: object) -> TimeGrid:
     """Return a grid; raise TypeError for any other object."""
     if not isinstance(grid, TimeGrid):
-        raise TypeError(f"grid ({shown(grid)}) must be given as a TimeGrid; use TimeGrid(…)")
+        raise TypeError(f"grid ({quote(grid)}) must be given as a TimeGrid; use TimeGrid(…)")
     return grid

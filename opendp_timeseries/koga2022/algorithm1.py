@@ -14,7 +14,7 @@ from opendp_timeseries.koga2022 import bounds
 from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin._opendp import then, vector_space
 from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
-from opendp_timeseries.plugin.known import KnownMap
+from opendp_timeseries.plugin.mechanisms import PackageMap
 from opendp_timeseries.plugin.spaces import as_influence, influence_space
 from opendp_timeseries.plugin.subsampled_gaussian import sampling_threshold, then_subsampled_gaussian
 
@@ -104,7 +104,7 @@ def make_koga2022(
             return claim.zero_concentrated(float(scale))
         return claim.least_epsilon(scale * DISCRETE_NOISE, delta), delta
 
-    return native.make_user_measurement(*signal, measure, mechanism.invoke, KnownMap(privacy_map))
+    return native.make_user_measurement(*signal, measure, mechanism.invoke, PackageMap(privacy_map))
 
 
 then_koga2022 = then(make_koga2022)

@@ -26,7 +26,7 @@ from opendp_timeseries.grid import Period
 from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms
 from opendp_timeseries.ledger.programme import DESIGN_COLUMNS, Programme, design_row
 from opendp_timeseries.plugin import native
-from opendp_timeseries.plugin.known import signal_of, stated_designs
+from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import check_member
 from opendp_timeseries.plugin.subsampled_gaussian import check_room, sample_of
 from opendp_timeseries.release.release import Release

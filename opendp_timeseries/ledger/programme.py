@@ -34,7 +34,7 @@ from opendp_timeseries.planning.errors import ExpectedError, error_at_tiers, exp
 from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import SignalDescription, described_signal
 from opendp_timeseries.plugin import native
-from opendp_timeseries.plugin.known import signal_of
+from opendp_timeseries.plugin.mechanisms import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import check_room, make_part, sample_of
 from opendp_timeseries.release.documents import population_of
 from opendp_timeseries.release.statement import Whole

@@ -22,7 +22,7 @@ from opendp_timeseries.accounting.budget import Budget, large_delta
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.loss import View
 from opendp_timeseries.accounting.sampling import Sampling
-from opendp_timeseries.counting.progress import tell
+from opendp_timeseries.counting.progress import report
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.grouping import Grouping, grouping_of
@@ -203,7 +203,7 @@ class Plan:
         words += ["--season", *map(_exact_text, self.signal.periods)] if self.signal.periods else []
         return shlex.join(words)
 
-    def preview(self, path: str | PathLike[str] | None = None, **options: Any) -> str:
+    def preview(self, path: str | PathLike[str] | None = None, **options: object) -> str:
         """Return the page as it would look, of made-up numbers, and write it where a path is given.
 
         The numbers are made up from the description of the series, and marked so everywhere; no data are read. They are
@@ -252,8 +252,8 @@ class Plan:
         yield from (f"{mechanism}: expected error {mechanism.interpolated:.4g}." for mechanism in self.mechanisms)
 
     def _places_advice(self) -> Iterator[str]:
-        from opendp_timeseries.reconstruction.captions import events_in_words
-        from opendp_timeseries.reconstruction.everybody import noise_of_few
+        from opendp_timeseries.results.captions import events_in_words
+        from opendp_timeseries.smoothing.everybody import noise_of_few
 
         design, level = self.design, self.signal.mean
         if design.count.panel is None:
@@ -347,7 +347,7 @@ class Plan:
         :param axes: where to draw; a new figure if left out.
         :raises ImportError: without Matplotlib, naming the extra to install.
         """
-        from opendp_timeseries.reconstruction.plot import new_axes
+        from opendp_timeseries.results.plot import new_axes
 
         drawn = (*self._listed(), *self.mechanisms)
         axes = new_axes(height=1.2 + 0.28 * len(drawn)) if axes is None else axes
@@ -419,7 +419,7 @@ def plan(
     typical: int | None = None,
     total_bound: int | None = None,
     keys: Keys | None = None,
-    groups: Mapping[str, Any] | None = None,
+    groups: Mapping[str, object] | None = None,
     shares: Sequence[float] | None = None,
     individuals: int = 1,
     level: float | None = None,
@@ -516,7 +516,7 @@ def plan(
     if caps and panel is not None:
         problem = "must be left out with keys: places are planned without a cap, which leaves nobody out"
         raise ValueError(f"participation_cap ({', '.join(map(str, caps))}) {problem}")
-    most = bound_in_a_step(value, bound, step_cap)
+    step_limit = bound_in_a_step(value, bound, step_cap)
     if value is not None:
         if caps:
             problem = "must be left out with value: sums are planned without a cap, which leaves nobody out"
@@ -525,14 +525,14 @@ def plan(
         check.required("typical", check.REQUIRED if typical is None else typical, remedy)
     elif (typical, total_bound) != (None, None):
         name, given = ("total_bound", total_bound) if typical is None else ("typical", typical)
-        raise ValueError(f"{name} ({check.shown(given)}) requires value=, the column that is added up; or leave it out")
+        raise ValueError(f"{name} ({check.quote(given)}) requires value=, the column that is added up; or leave it out")
     source = Source(identifier="id", time="time", by=None if panel is None else "key", value=value)
     unit, grouping = Unit(replaced=bool(replaced)), grouping_of(groups, panel, shares)
-    reading = Reading(source=source, grid=grid, unit=unit, step_cap=most, panel=panel, grouping=grouping)
+    reading = Reading(source=source, grid=grid, unit=unit, step_cap=step_limit, panel=panel, grouping=grouping)
     tiers = tiers_for(reading, typical=typical, total_bound=total_bound)
     tiers.check(reading)
     by_gap, has_level = _by_gap(participation, grid.size)
-    if has_level and level is None and proxy is None and most == 1:
+    if has_level and level is None and proxy is None and step_limit == 1:
         level = by_gap[1].total / grid.size / len(panel or "1") or None
     signal = described_signal(
         grid.size,
@@ -576,7 +576,7 @@ def plan(
     candidates = len(widths) * (len(caps) * len(gaps) + len(probabilities) - 1)
 
     def candidate(pair: tuple[int, int], p: float, width: float) -> Candidate:
-        tell(next(done), candidates)
+        report(next(done), candidates)
         if width and pair[1] == 1:
             return with_excess("drop", pair, p, width)  # without a gap, a filter gains nothing from downweighting
         # Downweighting loses less, for the same noise; but where δ is near p, sampling needs people in few steps.
@@ -625,7 +625,7 @@ def plan(
             for p in probabilities
         ]
     limits = "" if panel is None else f"{len(panel)} keys, "
-    limits += "" if value is None else f"{value}, at most {most} of one in a step and usually {tiers.typical}, "
+    limits += "" if value is None else f"{value}, at most {step_limit} of one in a step and usually {tiers.typical}, "
     limits += f"events, at most {step_cap} of one in a step, " if step_cap > 1 else ""
     limits += f"cap {caps[0]}, " if len(caps) == 1 else ""
     limits += f"gap {gaps[0]}, " if len(gaps) == 1 and gaps[0] > 1 else ""
@@ -640,11 +640,11 @@ def plan(
     )
 
 
-def _as_list(name: str, value: Any, checked: Callable[[str, Any], T]) -> list[T]:
+def _as_list(name: str, value: Any, checked: Callable[[str, object], T]) -> list[T]:
     """Return a number or several as a list without duplicates, in the given order."""
     given = [value] if np.ndim(value) == 0 else list(value)
     if not given:
-        raise ValueError(f"{name} ({check.shown(value)}) must name at least one")
+        raise ValueError(f"{name} ({check.quote(value)}) must name at least one")
     return list(dict.fromkeys(checked(name, item) for item in given))
 
 

@@ -22,8 +22,8 @@ from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.planning.participation import Participation
 from opendp_timeseries.planning.signal import SignalModel, copies
-from opendp_timeseries.reconstruction.levels import Prior, panel
-from opendp_timeseries.reconstruction.levels import level as level_of
+from opendp_timeseries.smoothing.levels import Prior, panel
+from opendp_timeseries.smoothing.levels import level as level_of
 
 #: The share of the variance of a key's departures that is assumed common to all keys, like the weather's effect.
 _COMMON: Final = 0.5
@@ -173,7 +173,7 @@ def _error_at_places(signal: SignalModel, reading: Reading, scale: float, activi
 
     The total of all keys is smoothed like a single series; each part is its share of that total plus a departure.
     """
-    from opendp_timeseries.reconstruction.hierarchy import Hierarchy  # with much of SciPy, which few plans need
+    from opendp_timeseries.smoothing.hierarchy import Hierarchy  # with much of SciPy, which few plans need
 
     keys, size, root_of_size = reading.panel or (), signal.size, math.sqrt(signal.size)
     grouping = reading.grouping
@@ -210,7 +210,7 @@ def _error_at_places(signal: SignalModel, reading: Reading, scale: float, activi
         total = means.sum(axis=0), float(noise[row]) / root_of_size
         part_squares += panel(
             means, activity.ends, activity.weights, mean_noise / root_of_size, total, prior=activity.prior
-        ).own
+        ).variances
         squares[parts] = (
             part_squares * (1 - part_squares / part_squares.sum())
             + (key_counts[parts] / key_counts[row]) ** 2 * squares[row]

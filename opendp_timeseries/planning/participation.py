@@ -45,10 +45,10 @@ def checked_edges(edges: object, limit: int) -> list[int]:
         return spaced_edges(limit)
     remedy = "numbers of steps in ascending order, such as [10, 30, 100]"
     if not isinstance(edges, (Sequence, np.ndarray)):
-        raise TypeError(f"edges ({check.shown(edges)}) must be {remedy}")
+        raise TypeError(f"edges ({check.quote(edges)}) must be {remedy}")
     listed = [check.integer("edges", edge, minimum=1, maximum=2**62, remedy=remedy) for edge in edges]
     if not listed or any(low >= high for low, high in itertools.pairwise(listed)):
-        raise ValueError(f"edges ({check.shown(listed)}) must be {remedy}")
+        raise ValueError(f"edges ({check.quote(listed)}) must be {remedy}")
     return listed
 
 
@@ -98,7 +98,7 @@ def participation_of(shares: Mapping[float, int], size: int) -> Participation:
     } | ({} if 1.0 in shares else {1.0: size})
     below, ends = zip(*sorted(ends_by_share.items()), strict=True)
     if any(low >= high for low, high in itertools.pairwise(ends)):
-        raise ValueError(f"participation ({check.shown(dict(shares))}) must ascend: {remedy}")
+        raise ValueError(f"participation ({check.quote(dict(shares))}) must ascend: {remedy}")
     shares_below, starts = np.array([0.0, *below[:-1]]), [0, *ends[:-1]]
     steps = np.arange(1.0, size + 2)
     people = np.exp(np.interp(np.log(steps), np.log1p(starts), np.log1p(-shares_below)))  # in so many steps, or more

@@ -23,12 +23,12 @@ from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.planning.errors import draw_steps
-from opendp_timeseries.reconstruction.contents import contents_of
-from opendp_timeseries.reconstruction.page import page_of
-from opendp_timeseries.reconstruction.profiles import weekdays
 from opendp_timeseries.reconstruction.smooth import series_of
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Statement, Whole
+from opendp_timeseries.results.contents import contents_of
+from opendp_timeseries.results.page import page_of
+from opendp_timeseries.results.profiles import weekdays
 
 #: The numbers are the same for the same plan.
 _SEED: Final = 20240229
@@ -56,23 +56,23 @@ def made_up_rates(
     if level is None:
         raise ValueError("level must be given for a preview: the mean count of a step, roughly, as is publicly known")
     steps, rng = np.arange(grid.size), np.random.default_rng(_SEED)
-    found = np.full(grid.size, check.real("level", level, above=0.0))
+    rates = np.full(grid.size, check.real("level", level, above=0.0))
     for period, amplitude in (season_amplitudes or {}).items():
         turns = steps / period
         if not grid.is_integer:
             local = grid.edges("local")[:-1]
             length = period * np.median(np.diff(grid.edges())) / _HOUR
             if round(length) == round(_WEEK / _HOUR):
-                found += 2 * amplitude * (len(_WEEKEND) / 7 - np.isin(weekdays(local), _WEEKEND))
+                rates += 2 * amplitude * (len(_WEEKEND) / 7 - np.isin(weekdays(local), _WEEKEND))
                 continue
             if round(length) == 24:
                 turns = ((local - local.astype("M8[D]")) / _HOUR - _LOWEST) / 24
-        found -= amplitude * np.cos(2 * np.pi * turns)
+        rates -= amplitude * np.cos(2 * np.pi * turns)
     if deviation is not None and time_scale is not None:
         decay = math.exp(-1 / time_scale)
         noise = rng.normal(0.0, deviation * math.sqrt(1 - decay**2), grid.size)
-        found += scipy.signal.lfilter([1.0], [1.0, -decay], noise)
-    return np.asarray(np.maximum(found, 0.0))
+        rates += scipy.signal.lfilter([1.0], [1.0, -decay], noise)
+    return np.asarray(np.maximum(rates, 0.0))
 
 
 def made_up_log(design: Design, rates: NDArray[np.float64], rng: np.random.Generator) -> Any:
@@ -99,17 +99,21 @@ def made_up_log(design: Design, rates: NDArray[np.float64], rng: np.random.Gener
 
 
 def made_up_releases(
-    designs: Sequence[Design], rates: NDArray[np.float64], view: View | None = None, whole: Whole | None = None
+    designs: Sequence[Design], rates: NDArray[np.float64], view: View | None = None, parent: Whole | None = None
 ) -> list[Release]:
     """Return what designs would release together, of a log that is made up, with what they would state in a view."""
     rng = np.random.default_rng(_SEED)
     log = made_up_log(designs[0], rates, rng)
     keys = {count: rng.bytes(16) for count in dict.fromkeys(design.count for design in designs)}
     releases = [_released(design, log, keys[design.count], rng) for design in designs]
-    return releases if view is None else [replace(one, statement=Statement(view=view, whole=whole)) for one in releases]
+    return (
+        releases
+        if view is None
+        else [replace(release, statement=Statement(view=view, whole=parent)) for release in releases]
+    )
 
 
-def _released(design: Design, log: Any, key: bytes, rng: np.random.Generator) -> Release:
+def _released(design: Design, log: object, key: bytes, rng: np.random.Generator) -> Release:
     """Return a made-up release; those of one count are of one invocation of it, which has this key."""
     count = design.count
     counts = count.add_up(engine_of(log).count(log, count, key))
@@ -131,10 +135,10 @@ def _released(design: Design, log: Any, key: bytes, rng: np.random.Generator) ->
 
 
 def preview_of(
-    design: Design, view: View, whole: Whole | None, described: Mapping[str, Any], path: Any, options: dict[str, Any]
+    design: Design, view: View, parent: Whole | None, described: Mapping[str, Any], path: Any, options: dict[str, Any]
 ) -> str:
     """Return the page of a design, of made-up numbers; see :meth:`.Plan.preview`."""
-    releases = made_up_releases([design], made_up_rates(design.count.grid, **described), view, whole)
+    releases = made_up_releases([design], made_up_rates(design.count.grid, **described), view, parent)
     seasons = list(described.get("season_amplitudes") or ()) or None
     first, *totals = series_of(releases, seasons=seasons)
     page = page_of(contents_of(first, beside=totals[::-1], made_up=True, **options))

@@ -155,7 +155,7 @@ def _amplitudes(given: Mapping[float, float] | None, size: int) -> dict[float, f
         return {}
     name, remedy = "season_amplitudes", "such as {24: 60.0} for a day of hours that rises and falls by 60"
     if not isinstance(given, Mapping):
-        raise TypeError(f"{name} ({check.shown(given)}) must map periods in steps to amplitudes, {remedy}")
+        raise TypeError(f"{name} ({check.quote(given)}) must map periods in steps to amplitudes, {remedy}")
     return {
         check.real(name, period, minimum=2.0, maximum=size, remedy=f"a period, at most the grid's size; {remedy}"):
         check.real(name, amplitude, above=0.0, remedy=f"an amplitude, in counts; {remedy}")

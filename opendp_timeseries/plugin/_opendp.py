@@ -35,10 +35,12 @@ def maker_of(name: str) -> str | None:
     """Return the module whose constructor a query calls by this name; None if it knows none."""
     if name not in constructors:
         return None
-    called = made = constructors[name][0]
+    called = constructor = constructors[name][0]
     if inspect.isfunction(called):  # and not an object that can be called, or a function of C
-        made = inspect.getclosurevars(called).nonlocals.get("constructor", called)  # what a partial constructor calls
-    return str(made.__module__)
+        constructor = inspect.getclosurevars(called).nonlocals.get(
+            "constructor", called
+        )  # what a partial constructor calls
+    return str(constructor.__module__)
 
 
 #: Under which names queries of OpenDP find what another plugin has taken the name of.
@@ -67,14 +69,14 @@ def then(make: Callable[Concatenate[dp.Domain, dp.Metric, P], Any]) -> Callable[
     return partial
 
 
-def callback(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def callback(function: Callable[[object], object]) -> Callable[[Any], Any]:
     """Return a function for OpenDP to call, which gives its memory back before it says that there is none.
 
     OpenDP keeps the frames of an error, with all that they hold, while Rust makes an error of its own. Where Rust has
     no memory left for that, it ends the process, or never returns.
     """
 
-    def called(data: Any) -> Any:
+    def called(data: object) -> Any:
         with contextlib.suppress(MemoryError):
             return function(data)
         raise MemoryError("memory was exhausted; use a machine with more, or fewer steps or keys")
@@ -114,7 +116,7 @@ def vector_space(domain: dp.Domain) -> VectorSpace:
     return VectorSpace(atom, int(domain.size))
 
 
-def as_array(data: Any, domain: dp.Domain) -> Any:
+def as_array(data: object, domain: dp.Domain) -> Any:
     """Return a signal as an array, which OpenDP takes much faster than the list that it hands out.
 
     Anything but a signal of 64-bit numbers stays as it is.
@@ -136,12 +138,12 @@ class Call(NamedTuple):
     arguments: dict[str, Any]
 
 
-def how_made(made: Any) -> Call | None:
+def call_of(thing: object) -> Call | None:
     """Return which of OpenDP's constructors made a transformation or measurement; None if that is not noted.
 
     OpenDP keeps this for its own documents, and offers no public way to it.
     """
-    note = getattr(made, "__opendp_dict__", None)
+    note = getattr(thing, "__opendp_dict__", None)
     if not isinstance(note, dict) or not {"__function__", "__kwargs__"} <= note.keys():
         return None
     return Call(note["__function__"], str(note.get("__module__")), note["__kwargs__"])
@@ -149,8 +151,8 @@ def how_made(made: Any) -> Call | None:
 
 def post_processing(function: Any) -> Callable[[Any], Any]:
     """Return what a function of OpenDP does, as one of Python's."""
-    made = how_made(function)
-    arguments = {} if made is None else made.arguments
+    call = call_of(function)
+    arguments = {} if call is None else call.arguments
     if callable(written := arguments.get("function")):
         return written  # type: ignore[no-any-return]
     carrier = getattr(arguments.get("this"), "input_carrier_type", None)  # of the transformation whose function it is
@@ -173,26 +175,26 @@ def invocations() -> list[Any]:
     A function in a measurement cannot see of which chain it became a part, but it runs within OpenDP's call, whose
     arguments say it. Of what is not found there nothing is known.
     """
-    found: list[Any] = []
+    measurements: list[object] = []
     frame = inspect.currentframe()
     while frame is not None:
         name = frame.f_code.co_name
         if name in _INVOCATIONS and frame.f_globals.get("__name__") == "opendp.core":
             argument, caller = _INVOCATIONS[name], frame.f_back
-            found.append(None if argument is None else frame.f_locals.get(argument))
+            measurements.append(None if argument is None else frame.f_locals.get(argument))
             if argument == "query":
-                found += _invocations_of(None if caller is None else caller.f_locals.get("self"))
+                measurements += _invocations_of(None if caller is None else caller.f_locals.get("self"))
         frame = frame.f_back
-    return found
+    return measurements
 
 
-def _invocations_of(queryable: Any) -> list[Any]:
+def _invocations_of(queryable: object) -> list[Any]:
     """Return the measurements by whose invocations a queryable came about; None where that is not known."""
-    if not isinstance(queryable, dp.Queryable | OdometerQueryable) or (made := how_made(queryable)) is None:
+    if not isinstance(queryable, dp.Queryable | OdometerQueryable) or (call := call_of(queryable)) is None:
         return [None]
-    if "query" not in made.arguments:  # it is the answer of a measurement
-        return [made.arguments.get("this")]
-    return [made.arguments["query"], *_invocations_of(getattr(queryable, "parent", None))]
+    if "query" not in call.arguments:  # it is the answer of a measurement
+        return [call.arguments.get("this")]
+    return [call.arguments["query"], *_invocations_of(getattr(queryable, "parent", None))]
 
 
 class OpenQuery(dp.Query):
@@ -255,9 +257,9 @@ class LossForm(NamedTuple):
 def loss_form(measure: dp.Measure) -> LossForm:
     """Return how a measure states a loss."""
     has_delta = isinstance(measure, ApproximateDivergence)
-    inner: Any = measure.inner_measure if isinstance(measure, ApproximateDivergence) else measure
+    inner: object = measure.inner_measure if isinstance(measure, ApproximateDivergence) else measure
     numbers = {"epsilon": dp.max_divergence(), "rho": dp.zero_concentrated_divergence()}
-    return LossForm(next((name for name, known in numbers.items() if inner == known), ""), has_delta)
+    return LossForm(next((name for name, candidate in numbers.items() if inner == candidate), ""), has_delta)
 
 
 def lp_kind(metric: Any) -> tuple[str, str] | None:

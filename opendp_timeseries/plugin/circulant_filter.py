@@ -6,7 +6,7 @@ docs/proofs/filters.md.
 """
 
 import warnings
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,7 @@ from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import signal_domain, then, vector_space
-from opendp_timeseries.plugin.known import transformation
+from opendp_timeseries.plugin.mechanisms import transformation
 from opendp_timeseries.plugin.spaces import as_influence, influence_distance, influence_space, signal_metric
 
 #: Counts up to this size must pass through every filter unclamped: kernels so fine that they would not are refused.
@@ -59,17 +59,17 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     """
     space = vector_space(input_domain)
     if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel ({check.shown(kernel)}) must be given as a Kernel; see gaussian_kernel")
+        raise TypeError(f"kernel ({check.quote(kernel)}) must be given as a Kernel; see gaussian_kernel")
     signal = influence_space(input_metric)
     if signal is None:
         remedy = "choose another distance behind the filter, by then_lp_distance(…)"
         raise TypeError(f"input_metric ({input_metric}) must be an influence metric, as of a count; {remedy}")
     series = signal.panel_size
     if kernel.size * series != space.size:
-        each = f"{space.size}" if series == 1 else f"{space.size} / {series} series"
-        raise ValueError(f"kernel size ({kernel.size}) must equal the signal's ({each}); see gaussian_kernel(size=…)")
-    made = signal.signal
-    weighed = made is not None and not made.kernels and made.count.weighting.norm is not None
+        size = f"{space.size}" if series == 1 else f"{space.size} / {series} series"
+        raise ValueError(f"kernel size ({kernel.size}) must equal the signal's ({size}); see gaussian_kernel(size=…)")
+    origin = signal.signal
+    weighed = origin is not None and not origin.kernels and origin.count.weighting.norm is not None
     if weighed and largest_input(kernel, signal.resolution_bits) < _MIN_CLAMP:
         kernel = kernel.rounded(_COARSE_BITS)
     if (clamp := largest_input(kernel, signal.resolution_bits)) < _MIN_CLAMP:
@@ -78,11 +78,11 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
             f" room for values up to {clamp} only; build both kernels with resolution_bits=16 or fewer, or join them:"
             " first.convolve(second)"
         )
-    if made is not None:
-        metric = signal_metric(made.after(kernel))
+    if origin is not None:
+        metric = signal_metric(origin.after(kernel))
     else:
         metric = influence_distance(signal.resolution_bits + kernel.resolution_bits, panel_size=series)
-    if weighed and made is not None and made.count.reading.gap == 1:
+    if weighed and origin is not None and origin.count.reading.gap == 1:
         warnings.warn(
             "this filter does not lower the noise: behind a count that weighs people down, one individual may be in"
             " every step; give the count excess='drop', or a gap=… if individuals come no more often than that",
@@ -90,12 +90,12 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
             stacklevel=2,
         )
 
-    def function(values: Any) -> NDArray[np.float64]:
+    def function(values: object) -> NDArray[np.float64]:
         parts = np.split(np.asarray(values), series)
         bits = signal.resolution_bits
         return np.concatenate([circular_convolve(part, kernel, resolution_bits=bits) for part in parts])
 
-    def stability_map(d_in: Any) -> Influence:
+    def stability_map(d_in: object) -> Influence:
         return filtered_influence(as_influence(d_in), kernel, series)
 
     domain = signal_domain("f64", space.size)

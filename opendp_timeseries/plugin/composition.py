@@ -17,9 +17,9 @@ from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import Partial, as_array
-from opendp_timeseries.plugin.known import Known, known_loss, noise_parts
+from opendp_timeseries.plugin.mechanisms import Mechanism, mechanism_of, noise_parts
 from opendp_timeseries.plugin.spaces import influence_space
-from opendp_timeseries.plugin.subsampled_gaussian import check_room, known_measurement, view_of
+from opendp_timeseries.plugin.subsampled_gaussian import check_room, measurement_of, view_of
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Statement, Whole
 
@@ -74,36 +74,36 @@ def make_composition(
 
 def _composition(measurements: Sequence[dp.Measurement], factor: float, view: View) -> dp.Measurement:
     if factor != 1:
-        measurements = [one.times(factor) for one in _known(measurements)]
-    members, then = noise_parts(_listed(measurements))
-    made = _composition_of_noise(members, view)
-    return made if then is None else made >> then
+        measurements = [mechanism.times(factor) for mechanism in _mechanisms(measurements)]
+    members, process = noise_parts(_listed(measurements))
+    composition = _composition_of_noise(members, view)
+    return composition if process is None else composition >> process
 
 
 def _composition_of_noise(members: Sequence[dp.Measurement], view: View) -> dp.Measurement:
-    known = _known(members)
-    foreign = next((one.foreign for one in known if one.foreign is not None), None)
+    mechanisms = _mechanisms(members)
+    foreign = next((mechanism.foreign for mechanism in mechanisms if mechanism.foreign is not None), None)
 
-    def loss(d_in: Any) -> PrivacyLoss:
-        return joint.joint_loss([one.loss(d_in) for one in known], adaptivity=Adaptivity.NONE)
+    def loss(d_in: object) -> PrivacyLoss:
+        return joint.joint_loss([mechanism.loss(d_in) for mechanism in mechanisms], adaptivity=Adaptivity.NONE)
 
     domain, metric = members[0].input_space
-    check_room(view, [each.design for one in known for each in one.designs or ()])
+    check_room(view, [stated.design for mechanism in mechanisms for stated in mechanism.designs or ()])
     designs = None
-    if all(one.designs is not None for one in known):
-        designs = tuple(each for one in known for each in one.designs or ())
+    if all(mechanism.designs is not None for mechanism in mechanisms):
+        designs = tuple(stated for mechanism in mechanisms for stated in mechanism.designs or ())
     wholes: list[Whole] = []
     if designs is not None and foreign is None and view.is_pair:
         # Its releases state their loss at the δ of the composition.
-        wholes = _wholes([each.design for each in designs], view)
-        designs = tuple(each._replace(view=view) for each in designs)
+        wholes = _wholes([stated.design for stated in designs], view)
+        designs = tuple(stated._replace(view=view) for stated in designs)
     behind_count = influence_space(metric) is not None
 
-    def function(data: Any) -> list[Any]:
+    def function(data: object) -> list[Any]:
         given = as_array(data, domain)
         whole, name = iter(wholes), secrets.token_hex(16)
 
-        def label(release: Any) -> Any:
+        def label(release: object) -> Any:
             if not isinstance(release, Release):
                 return release
             if wholes and (part := next(whole)) and release.statement is not None:
@@ -111,10 +111,10 @@ def _composition_of_noise(members: Sequence[dp.Measurement], view: View) -> dp.M
             # Behind a count, all of it is of one invocation; on a log, each member has counted for itself.
             return replace(release, composition=name, invocation=name if behind_count else release.invocation)
 
-        return list(_each([member(given) for member in members], label))
+        return list(_map_nested([member(given) for member in members], label))
 
-    all_of_it = Known(loss, lambda factor: _composition(members, factor, view), designs, foreign)
-    return known_measurement(domain, metric, view, function, all_of_it)
+    composition = Mechanism(loss, lambda factor: _composition(members, factor, view), designs, foreign)
+    return measurement_of(domain, metric, view, function, composition)
 
 
 def _wholes(designs: Sequence[Design], view: View) -> list[Whole]:
@@ -124,13 +124,13 @@ def _wholes(designs: Sequence[Design], view: View) -> list[Whole]:
     (loss,) = view.points(joint.joint_loss([design.loss() for design in designs], adaptivity=Adaptivity.NONE))
     if not all(map(math.isfinite, loss)):
         return []
-    whole = Whole(kind="composition", loss=loss, measure=view.measure, parts=len(designs))
-    return [replace(whole, number=number) for number in range(1, len(designs) + 1)]
+    first = Whole(kind="composition", loss=loss, measure=view.measure, parts=len(designs))
+    return [replace(first, number=number) for number in range(1, len(designs) + 1)]
 
 
-def _each(made: Any, change: Callable[[Any], Any]) -> Any:
+def _map_nested(answers: object, change: Callable[[object], object]) -> Any:
     """Return releases, in lists of any depth, with a change to each."""
-    return [_each(one, change) for one in made] if isinstance(made, list) else change(made)
+    return [_map_nested(answer, change) for answer in answers] if isinstance(answers, list) else change(answers)
 
 
 def then_composition(measurements: Sequence[dp.Measurement | Partial], **options: Any) -> Partial:
@@ -142,7 +142,7 @@ def then_composition(measurements: Sequence[dp.Measurement | Partial], **options
     return Partial(lambda domain, metric: make_composition(completed(measurements, domain, metric), **options))
 
 
-def completed(measurements: Any, domain: dp.Domain, metric: dp.Metric) -> list[dp.Measurement]:
+def completed(measurements: object, domain: dp.Domain, metric: dp.Metric) -> list[dp.Measurement]:
     """Return measurements on a space, of which some may be partial constructors."""
     return [member(domain, metric) if isinstance(member, Partial) else member for member in _listed(measurements)]
 
@@ -153,7 +153,7 @@ def least_factor(
     epsilon: float | None = None,
     delta: float | None = None,
     rho: float | None = None,
-    d_in: Any = 1,
+    d_in: object = 1,
 ) -> float:
     """Return the least factor on all scales with which a composition is (ε, δ)-private, rounded up.
 
@@ -177,25 +177,25 @@ def least_factor(
     return least_factor_at(measurements, Budget.of(epsilon=epsilon, delta=delta, rho=rho), d_in)
 
 
-def least_factor_at(measurements: Sequence[dp.Measurement], budget: Budget, d_in: Any = 1) -> float:
+def least_factor_at(measurements: Sequence[dp.Measurement], budget: Budget, d_in: object = 1) -> float:
     """Return the least factor on all scales with which a composition is within a budget."""
-    losses = [one.loss(d_in) for one in _known(measurements)]
+    losses = [mechanism.loss(d_in) for mechanism in _mechanisms(measurements)]
     if any(loss.scale == 0 for loss in losses):
         raise ValueError("a measurement without noise (scale 0) has no scale to multiply; give each a relative scale")
     start = 1 / min(loss.scale for loss in losses)
 
-    def made_at(factor: float) -> PrivacyLoss:
-        (made,) = _known([_composition(measurements, factor, view_of(None, None, None))])
-        return made.loss(d_in)
+    def loss_at(factor: float) -> PrivacyLoss:
+        (mechanism,) = _mechanisms([_composition(measurements, factor, view_of(None, None, None))])
+        return mechanism.loss(d_in)
 
     factor = calibrate(
         lambda factor: joint.joint_loss(losses, adaptivity=Adaptivity.NONE, factor=factor), budget, start=start
     )
     # Floats off any grid are rounded to one that follows the scale: what is made may lose a little more.
-    return factor if factor == 0 or budget.admits(made_at(factor)) else calibrate(made_at, budget, start=start)
+    return factor if factor == 0 or budget.admits(loss_at(factor)) else calibrate(loss_at, budget, start=start)
 
 
-def _listed(measurements: Any) -> list[Any]:
+def _listed(measurements: object) -> list[Any]:
     if not isinstance(measurements, (list, tuple)):
         raise TypeError(f"measurements ({type(measurements).__name__}) must be a list of measurements: {_REMEDY}")
     if not measurements:
@@ -203,9 +203,9 @@ def _listed(measurements: Any) -> list[Any]:
     return list(measurements)
 
 
-def _known(measurements: Any) -> list[Known]:
+def _mechanisms(measurements: object) -> list[Mechanism]:
     """Return what is known of each measurement of one space."""
-    found, listed = [], _listed(measurements)
+    mechanisms, listed = [], _listed(measurements)
     for k, member in enumerate(listed):
         if not isinstance(member, dp.Measurement):
             raise TypeError(f"measurements[{k}] ({type(member).__name__}) must be a measurement: {_REMEDY}")
@@ -213,8 +213,8 @@ def _known(measurements: Any) -> list[Known]:
             here, first = getattr(member, name), getattr(listed[0], name)
             if here != first:
                 raise ValueError(f"{name} of measurements[{k}] ({here}) must be that of the first ({first})")
-        if (known := known_loss(member)) is None:
+        if (mechanism := mechanism_of(member)) is None:
             problem = f"measurements[{k}] ({member.output_measure}) has no loss that is known here"
             raise TypeError(f"{problem}: it must be {_REMEDY}")
-        found.append(known)
-    return found
+        mechanisms.append(mechanism)
+    return mechanisms

@@ -43,8 +43,8 @@ from opendp_timeseries.plugin._opendp import (
     vector_space,
 )
 from opendp_timeseries.plugin.composition import completed, least_factor_at, make_composition
-from opendp_timeseries.plugin.known import known_loss, noise_part, spending_first
 from opendp_timeseries.plugin.lp_distance import make_lp_distance, moves_one_way
+from opendp_timeseries.plugin.mechanisms import mechanism_of, noise_part, spending_first
 from opendp_timeseries.plugin.spaces import descriptor, individuals_of, influence_space, keeps_individuals
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at
 from opendp_timeseries.release.release import Release
@@ -81,30 +81,30 @@ def split_budget(loss: Loss, parts: int | Sequence[float] | NDArray[Any]) -> lis
     return _split(loss, _weights("parts", parts) if np.ndim(parts) else _parts("parts", parts))
 
 
-def _parts(name: str, parts: Any) -> list[float]:
+def _parts(name: str, parts: object) -> list[float]:
     return [1.0] * check.integer(name, parts, minimum=1, remedy="the number of releases")
 
 
 def _weights(name: str, weights: Any) -> list[float]:
     """Return the weights of a list, a tuple, an array or a series, which are public."""
     if np.ndim(weights) != 1:
-        raise TypeError(f"{name} ({check.shown(weights)}) must be a list of weights, such as [3, 1]")
+        raise TypeError(f"{name} ({check.quote(weights)}) must be a list of weights, such as [3, 1]")
     listed = [check.real("weight", weight, above=0.0) for weight in np.asarray(weights).tolist()]
     if not listed:
         raise ValueError(f"{name} must not be empty; give one weight for each release")
     return listed
 
 
-def _split(loss: Any, parts: Sequence[float], share: Fraction = _KEPT_BACK) -> list[Any]:
+def _split(loss: object, parts: Sequence[float], share: Fraction = _KEPT_BACK) -> list[Any]:
     if isinstance(loss, tuple):
-        return list(zip(*(_split(each, parts, share) for each in loss), strict=True))
-    whole = Fraction(check.real("loss", loss, minimum=0.0)) * (share if len(parts) > 1 else 1)
+        return list(zip(*(_split(number, parts, share) for number in loss), strict=True))
+    divided = Fraction(check.real("loss", loss, minimum=0.0)) * (share if len(parts) > 1 else 1)
     total = sum(map(Fraction, parts))
-    return [down_fraction(whole * Fraction(part) / total) + 0.0 for part in parts]
+    return [down_fraction(divided * Fraction(part) / total) + 0.0 for part in parts]
 
 
-def _is_within(loss: Any, most: Any) -> bool:
-    pairs = zip(loss, most, strict=True) if isinstance(most, tuple) else [(loss, most)]
+def _is_within(losses: Any, limits: object) -> bool:
+    pairs = zip(losses, limits, strict=True) if isinstance(limits, tuple) else [(losses, limits)]
     return all(part <= limit for part, limit in pairs)
 
 
@@ -114,13 +114,13 @@ def _exact_sum(spent: float, loss: float) -> Fraction | float:
 
 
 def compositor(
-    data: Any,
+    data: object,
     privacy_unit: tuple[dp.Metric, Any],
-    privacy_loss: tuple[dp.Measure, Any],
+    privacy_loss: tuple[dp.Measure, object],
     split_evenly_over: int | None = None,
     split_by_weights: Sequence[float] | NDArray[Any] | None = None,
     domain: dp.Domain | None = None,
-    margins: Sequence[Any] | Mapping[Any, Any] | None = None,
+    margins: Sequence[object] | Mapping[object, Any] | None = None,
 ) -> Context:
     """Return a Context like ``dp.Context.compositor``'s, for any number of shares and with exact accounting.
 
@@ -158,7 +158,7 @@ def compositor(
     parts = _split_of(split_evenly_over, split_by_weights)
     for name, pair in (("privacy_unit", privacy_unit), ("privacy_loss", privacy_loss)):
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise TypeError(f"{name} ({check.shown(pair)}) must be a pair, as of dp.unit_of(…) and dp.loss_of(…)")
+            raise TypeError(f"{name} ({check.quote(pair)}) must be a pair, as of dp.unit_of(…) and dp.loss_of(…)")
     example = "such as event_log_domain(identifier=…, time=…)"
     if domain is None:
         try:
@@ -166,7 +166,7 @@ def compositor(
         except (UnknownTypeException, dp.OpenDPException, TypeError):
             raise TypeError(f"domain must be given for data of type {type(data).__name__}, {example}") from None
     if not isinstance(domain, dp.Domain):
-        raise TypeError(f"domain ({check.shown(domain)}) must be a domain, {example}")
+        raise TypeError(f"domain ({check.quote(domain)}) must be a domain, {example}")
     if isinstance(margins, Mapping):
         said = 'Margin dicts should be replaced with lists, with the key supplied as the "by" kwarg'  # OpenDP's words
         warnings.warn(said, DeprecationWarning, stacklevel=2)
@@ -193,7 +193,7 @@ def compositor(
     return context
 
 
-def _answering(accountant: Any, data: Any, domain: dp.Domain) -> Any:
+def _answering(accountant: Any, data: object, domain: dp.Domain) -> Any:
     """Return the queryable of an accountant; of one number for many, say what is missing."""
     try:
         return accountant(data)
@@ -204,7 +204,7 @@ def _answering(accountant: Any, data: Any, domain: dp.Domain) -> Any:
         raise
 
 
-def _split_of(evenly: Any, weights: Any) -> list[float] | None:
+def _split_of(evenly: object, weights: object) -> list[float] | None:
     """Return the weights of shares; None without a split."""
     if evenly is not None and weights is not None:
         raise ValueError("give one of split_evenly_over and split_by_weights, or neither")
@@ -223,13 +223,13 @@ class _Account(NamedTuple):
 
 
 def _account(
-    domain: dp.Domain, metric: dp.Metric, d_in: Any, measure: dp.Measure, d_out: Any, parts: list[float] | None
+    domain: dp.Domain, metric: dp.Metric, d_in: object, measure: dp.Measure, d_out: Any, parts: list[float] | None
 ) -> _Account:
     name, has_delta = loss_form(measure)
-    whole, bounded = None, d_out not in _UNBOUNDED
+    bounded_by, bounded = None, d_out not in _UNBOUNDED
     if bounded and (name == "rho" or (name and has_delta)):
         pair, kind = d_out if has_delta else (d_out, 0.0), CONCENTRATED if name == "rho" else APPROXIMATE
-        whole = Whole(kind="context", loss=pair, measure=kind, parts=None if parts is None else len(parts))
+        bounded_by = Whole(kind="context", loss=pair, measure=kind, parts=None if parts is None else len(parts))
     if parts is not None:
         # OpenDP adds up with rounding: where that exceeds the whole, a little of it is kept back.
         for share_out in (Fraction(1), _KEPT_BACK):
@@ -237,11 +237,11 @@ def _account(
             composition = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=shares)
             if _is_within(composition.map(d_in), d_out):
                 break
-        return _Account(composition, shares, None, whole)
+        return _Account(composition, shares, None, bounded_by)
     odometer = dp.c.make_fully_adaptive_composition(domain, metric, measure)
     if not bounded:
         return _Account(odometer, None, None, None)
-    return _Account(dp.c.make_privacy_filter(odometer, d_in, d_out), None, d_out, whole)
+    return _Account(dp.c.make_privacy_filter(odometer, d_in, d_out), None, d_out, bounded_by)
 
 
 class Context(dp.Context):
@@ -258,7 +258,7 @@ class Context(dp.Context):
     #: For a nested Context behind a count, the name of the count's invocation, which all of its queries share.
     invocation: str | None = None
 
-    def __call__(self, query: Any) -> Any:
+    def __call__(self, query: object) -> Any:
         """Answer a query: spend its share first, and post-process the noisy values only then.
 
         A release says for which distance its guarantee is, and of which Context it is a part.
@@ -271,11 +271,11 @@ class Context(dp.Context):
 
     def _check_left(self, measurement: Any) -> None:
         """Refuse what a filter has no room for: OpenDP would answer no later query, or say that pairs have no order."""
-        limit: Any = self.d_out
+        limit: object = self.d_out
         if not (isinstance(self.queryable, OdometerQueryable) and isinstance(limit, float | int | tuple)):
             return
         spent, loss = self.current_privacy_loss(), measurement.map(self.d_in)
-        parts = zip(*(each if isinstance(limit, tuple) else (each,) for each in (spent, loss)), strict=True)
+        parts = zip(*(pair if isinstance(limit, tuple) else (pair,) for pair in (spent, loss)), strict=True)
         total = tuple(itertools.starmap(_exact_sum, parts))
         if not _is_within(total, limit if isinstance(limit, tuple) else (limit,)):
             raise ValueError(
@@ -286,7 +286,7 @@ class Context(dp.Context):
     def _with_whole(self, answer: Any, measurement: Any, number: int) -> Any:
         """Return releases that say for whom and of what whole they are; anything else as it is."""
         if isinstance(answer, list):
-            return [self._with_whole(one, measurement, number) for one in answer]
+            return [self._with_whole(release, measurement, number) for release in answer]
         if not isinstance(answer, Release):
             return answer
         if self.invocation is not None:
@@ -297,16 +297,16 @@ class Context(dp.Context):
         if self.whole is not None:
             whole = replace(self.whole, number=number) if self.numbered else self.whole
         elif whole is not None and distance > 1:  # it says what is lost at a distance of 1
-            known = known_loss(measurement) if whole.kind == "composition" else None
-            whole = known and replace(whole, loss=statement.view.points(known.loss(distance))[0])
+            mechanism = mechanism_of(measurement) if whole.kind == "composition" else None
+            whole = mechanism and replace(whole, loss=statement.view.points(mechanism.loss(distance))[0])
         return replace(answer, statement=replace(statement, distance=distance, whole=whole, loss=()))
 
-    def query(self, **kwargs: Any) -> Any:
+    def query(self, **kwargs: object) -> Any:
         """Start a query on the next share; of a Polars LazyFrame, OpenDP's own, which knows no plugins."""
         query = super().query(**kwargs)
         return _exact(query) if type(query) is dp.Query else query
 
-    def log_query(self, rows: Any = None, **kwargs: Any) -> Query:
+    def log_query(self, rows: object = None, **kwargs: object) -> Query:
         """Start a query on the next share whose data are an event log: of a LazyFrame too.
 
         :param rows: of a LazyFrame, a Polars expression for the rows to read, such as ``pl.col("origin") == "JFK"``. It
@@ -328,7 +328,7 @@ class Context(dp.Context):
         return cast("Query", of_rows)
 
 
-def _exact(query: Any) -> Query:
+def _exact(query: object) -> Query:
     return Query(*parts_of(query))
 
 
@@ -372,7 +372,7 @@ class Query(OpenQuery):
             raise AttributeError(_not_of_logs(f"{name!r}", name, frame))
         make: Callable[..., Any] = super().__getattr__(name)
 
-        def stage(*args: Any, **options: Any) -> Query:
+        def stage(*args: object, **options: object) -> Query:
             if of_logs and str(maker).startswith("opendp.") and name not in (_OF_FRAMES if frame else _GENERAL):
                 raise TypeError(_not_of_logs(f"{name}() is OpenDP's, and", name, frame))
             query: Query = make(*args, **options)
@@ -390,14 +390,14 @@ class Query(OpenQuery):
         pure = isinstance(chain, dp.Measurement) and chain.output_measure == dp.max_divergence()
         return dp.c.make_pureDP_to_zCDP(chain) if pure else chain
 
-    def laplace(self, *args: Any, **options: Any) -> Query:
+    def laplace(self, *args: object, **options: object) -> Query:
         """Add OpenDP's Laplace noise, with the scale that spends this query's share if none is given.
 
         It fits every kind of budget, and spends no δ.
         """
         return self._native("laplace", *args, **options)
 
-    def gaussian(self, *args: Any, **options: Any) -> Query:
+    def gaussian(self, *args: object, **options: object) -> Query:
         """Add OpenDP's Gaussian noise, with the scale that spends this query's share if none is given.
 
         In (ε, δ) OpenDP states its loss by way of zCDP; ``subsampled_gaussian(sampling_probability=1)`` adds the same
@@ -412,7 +412,7 @@ class Query(OpenQuery):
             )
         return self._native("gaussian", *args, **options)
 
-    def noisy_max(self, **options: Any) -> Query:
+    def noisy_max(self, **options: object) -> Query:
         """Say where the largest number is, by OpenDP's noisy max, with the scale that spends this query's share.
 
         Of counts it is at the noise of one count, whatever the number of steps that individuals are in, so that the
@@ -426,8 +426,8 @@ class Query(OpenQuery):
             "noisy_max", dp.zero_concentrated_divergence() if in_rho else dp.max_divergence(), **options
         )
 
-    def _native(self, noise: str, *args: Any, **options: Any) -> Query:
-        chain: Any = self.chain
+    def _native(self, noise: str, *args: object, **options: object) -> Query:
+        chain: object = self.chain
         query = self
         space = chain if isinstance(chain, tuple) else getattr(chain, "output_space", None)
         if isinstance(chain, PartialChain):
@@ -440,7 +440,7 @@ class Query(OpenQuery):
         made: Query = query.__getattr__(noise)(*args, **options)
         return made
 
-    def new_with(self, *, chain: Any, wrap_release: Any = None) -> Query:
+    def new_with(self, *, chain: Any, wrap_release: object = None) -> Query:
         """Return this query with another chain."""
         release = self.wrap_release if wrap_release is None else wrap_release
         return Query(chain, self.output_measure, self.d_in, self.d_out, self.context, release)
@@ -462,7 +462,7 @@ class Query(OpenQuery):
         :param alpha: share of δ that a budget in (ρ, δ) has as its δ, if that of this query is in (ε, δ).
         :raises ValueError: if this query has no share, or a stage lacks a parameter.
         """
-        chain: Any = self.chain
+        chain: object = self.chain
         if isinstance(chain, PartialChain):
             raise ValueError("a stage before the compositor lacks a parameter; give it: only scales are searched for")
         parts, share = _split_of(split_evenly_over, split_by_weights), self.d_out if d_out is None else d_out
@@ -494,7 +494,7 @@ class Query(OpenQuery):
 
         return self.new_with(chain=accountant, wrap_release=nested)
 
-    def subsampled_gaussian(self, *args: Any, **options: Any) -> Any:
+    def subsampled_gaussian(self, *args: object, **options: Any) -> Any:
         """Add the subsampled Gaussian within this query's share, see :func:`.make_subsampled_gaussian`.
 
         If you leave out the scale, the least is found. If you leave out the view of the loss, it is that of the budget:
@@ -514,7 +514,7 @@ class Query(OpenQuery):
         query.chain.param = scale
         return query
 
-    def private_series(self, grid: TimeGrid, **options: Any) -> Any:
+    def private_series(self, grid: TimeGrid, **options: object) -> Any:
         """Release a series of counts within this query's share, with no cap to choose: :func:`.make_private_series`.
 
         :param grid: the public grid of time steps.
@@ -528,7 +528,7 @@ class Query(OpenQuery):
         count: Query = self.__getattr__("participation_count")(grid, **options)
         return count.subsampled_gaussian(sampling_probability=1.0)
 
-    def composition(self, measurements: Sequence[Any], *, factor: float | None = None, **options: Any) -> Query:
+    def composition(self, measurements: Sequence[object], *, factor: float | None = None, **options: Any) -> Query:
         """Make several releases as one query, within its share of the budget: see :func:`.make_composition`.
 
         The view of the loss is chosen as in :meth:`subsampled_gaussian`.
@@ -538,7 +538,7 @@ class Query(OpenQuery):
             is found that keeps all releases together within the share.
         :raises ValueError: for a budget in ε without δ, a sample without δ, or a share that is spent.
         """
-        chain: Any = self.chain
+        chain: object = self.chain
         if isinstance(chain, PartialChain):
             raise ValueError("a stage before the composition lacks a parameter; give it: only scales are searched for")
         domain, metric, d_in = self._space()
@@ -559,7 +559,7 @@ class Query(OpenQuery):
             return *chain, self.d_in
         return *chain.output_space, chain.map(self.d_in)
 
-    def _in_share(self, options: dict[str, Any]) -> Budget | None:
+    def _in_share(self, options: dict[str, object]) -> Budget | None:
         """Add to the options the view that this query's share is in, and return the share; None if they choose one."""
         if _MEASURE_OPTIONS & options.keys():
             return None
@@ -588,7 +588,7 @@ class Query(OpenQuery):
         options.update(view)
         return Budget(rho=first, delta=delta)
 
-    def resolve(self, allow_transformations: bool = False, bounds: Any = None, T: Any = None) -> Any:
+    def resolve(self, allow_transformations: bool = False, bounds: Any = None, T: object = None) -> Any:
         """Return the measurement, after a check that its loss fits the share."""
         chain: Any = self.chain
         if isinstance(chain, tuple):
@@ -613,9 +613,9 @@ class Query(OpenQuery):
             resolved.param = chain.param
         return resolved
 
-    def _check_share(self, measurement: Any, *, at_any_scale: bool) -> None:
+    def _check_share(self, measurement: object, *, at_any_scale: bool) -> None:
         """Refuse a loss too large for the share: OpenDP would say that two pairs have no order."""
-        share: Any = self.d_out
+        share: object = self.d_out
         if share is None or self.d_in is None or not isinstance(measurement, dp.Measurement):
             return
         loss = measurement.map(self.d_in)
@@ -627,8 +627,8 @@ class Query(OpenQuery):
                 " context.remaining_privacy_loss()[0][1]"
             )
         if not at_any_scale and not _is_within(loss, share):
-            parts, most = (x if isinstance(x, tuple) else (x,) for x in (loss, share))
+            parts, limits = (x if isinstance(x, tuple) else (x,) for x in (loss, share))
             raise ValueError(
-                f"its loss ({', '.join(map(repr, parts))}) exceeds this query's share ({', '.join(map(repr, most))});"
+                f"its loss ({', '.join(map(repr, parts))}) exceeds this query's share ({', '.join(map(repr, limits))});"
                 " leave out the scale to use the least that fits, or raise it"
             )

@@ -9,7 +9,7 @@ from opendp_timeseries.accounting import conversions
 from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import privacy_profile
-from opendp_timeseries.plugin.known import KnownMap, noise_part
+from opendp_timeseries.plugin.mechanisms import PackageMap, noise_part
 
 
 def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa: N802 (OpenDP's way to name conversions)
@@ -31,7 +31,7 @@ def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa
     """
     _check_measure(measurement, dp.zero_concentrated_divergence())
 
-    def privacy_map(d_in: Any) -> Any:
+    def privacy_map(d_in: object) -> Any:
         rho = measurement.map(d_in)
 
         def divergence(alpha: Any) -> float:
@@ -62,7 +62,7 @@ def make_renyiDP_to_approxDP(measurement: dp.Measurement) -> dp.Measurement:  # 
 
 
 def privacy_loss_distribution(
-    measurement: dp.Measurement, d_in: Any = 1, *, discretization: float = 1e-3, tail: float = 1e-15
+    measurement: dp.Measurement, d_in: object = 1, *, discretization: float = 1e-3, tail: float = 1e-15
 ) -> Any:
     """Return a privacy loss distribution for Google's ``dp_accounting`` that dominates a measurement.
 
@@ -93,21 +93,21 @@ def privacy_loss_distribution(
 
 
 def _check_measure(measurement: dp.Measurement, measure: dp.Measure) -> None:
-    found = getattr(measurement, "output_measure", type(measurement).__name__)
-    if not isinstance(measurement, dp.Measurement) or found != measure:
-        raise TypeError(f"output_measure ({found}) of the measurement must be {measure}")
+    output_measure = getattr(measurement, "output_measure", type(measurement).__name__)
+    if not isinstance(measurement, dp.Measurement) or output_measure != measure:
+        raise TypeError(f"output_measure ({output_measure}) of the measurement must be {measure}")
 
 
 def _with_loss(measurement: dp.Measurement, measure: dp.Measure, privacy_map: Any) -> dp.Measurement:
-    noise, then = noise_part(measurement)
+    noise, process = noise_part(measurement)
 
-    def function(arg: Any) -> Any:
+    def function(arg: object) -> Any:
         release = noise.invoke(arg)
         _refuse_queryables(release)
         return release
 
-    made = dp.m.make_user_measurement(*measurement.input_space, measure, function, KnownMap(privacy_map))
-    return made if then is None else made >> then
+    converted = dp.m.make_user_measurement(*measurement.input_space, measure, function, PackageMap(privacy_map))
+    return converted if process is None else converted >> process
 
 
 def _refuse_queryables(release: Any) -> None:

@@ -9,7 +9,7 @@ from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt, whole_distance
 from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import lp_kind, signal_domain, then, vector_space
-from opendp_timeseries.plugin.known import transformation
+from opendp_timeseries.plugin.mechanisms import transformation
 from opendp_timeseries.plugin.spaces import InfluenceSpace, as_influence, influence_space
 
 
@@ -50,8 +50,8 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
         raise TypeError(f"input_metric ({input_metric}) must be an influence metric, as of a count")
     kind = lp_kind(output_metric)
     if kind is None or kind[1] not in ("f64", "i32", "i64", "u32", "u64"):
-        known = "dp.l1_distance(T=…), dp.l2_distance(T=…), dp.linf_distance(T=…) or dp.absolute_distance(T=…)"
-        raise TypeError(f"output_metric ({check.shown(output_metric)}) must be {known}, with T float or int")
+        supported = "dp.l1_distance(T=…), dp.l2_distance(T=…), dp.linf_distance(T=…) or dp.absolute_distance(T=…)"
+        raise TypeError(f"output_metric ({check.quote(output_metric)}) must be {supported}, with T float or int")
     name, number = kind
     atom = "f64" if space.atom.startswith("f") else "i64"
     one_way = name == "linf" and output_metric == dp.linf_distance(T=number, monotonic=True)
@@ -71,18 +71,18 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
             f"output_metric ({output_metric}) is for one number, and this signal has {space.size}; {remedy}"
         )
     if name == "l1" and signal.signal is not None and signal.signal.count.weighting.norm == "l2":
-        many = "at many keys" if of_people else "in many steps"
-        problem = f"does not fit a count in which people {many} are weighed down in ℓ2 (norm='l2')"
+        where = "at many keys" if of_people else "in many steps"
+        problem = f"does not fit a count in which people {where} are weighed down in ℓ2 (norm='l2')"
         remedy = "a key_cap" if of_people else "a participation_cap, with norm='l1' or excess='drop'"
         remedy = f"give the count {remedy}; or use Gaussian noise and"
         raise ValueError(f"output_metric ({output_metric}) {problem}; {remedy} dp.l2_distance(T=float)")
 
-    def stability_map(d_in: Any) -> Any:
+    def stability_map(d_in: object) -> Any:
         influence = as_influence(d_in)
-        moved = _OF_INFLUENCE[name](influence)
+        distance = _OF_INFLUENCE[name](influence)
         if one_way and influence.individuals > 1:  # one may be added, and another one removed
-            moved = math.inf
-        return moved if number == "f64" else whole_distance(moved, number)
+            distance = math.inf
+        return distance if number == "f64" else whole_distance(distance, number)
 
     def function(values: Any) -> Any:
         return values[0] if name == "absolute" else values
@@ -124,10 +124,10 @@ def linf_of(influence: Influence) -> float:
 
 def moves_one_way(space: InfluenceSpace) -> bool:
     """Return whether one individual moves all numbers up, or all down: right behind a count that reads a log."""
-    made = space.signal
-    if made is None or made.stages or made.count.source is None:
+    origin = space.signal
+    if origin is None or origin.stages or origin.count.source is None:
         return False
-    return not made.count.unit.replaced and made.count.unit.individuals == 1
+    return not origin.count.unit.replaced and origin.count.unit.individuals == 1
 
 
 _OF_INFLUENCE: Final = {"l1": l1_of, "l2": l2_of, "linf": linf_of, "absolute": l1_of}

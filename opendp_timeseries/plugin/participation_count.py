@@ -18,7 +18,7 @@ from opendp_timeseries.design.weighting import Drop, Weighting, capped
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
 from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import signal_domain, then
-from opendp_timeseries.plugin.known import Space, transformation
+from opendp_timeseries.plugin.mechanisms import Space, transformation
 from opendp_timeseries.plugin.spaces import check_readable, descriptor, log_of, signal_metric, unit_of
 
 
@@ -41,7 +41,7 @@ def make_participation_count(
     norm: str | None = None,
     per: TimeGrid | str | int | None = None,
     tiers: Tiers | None = None,
-    groups: Mapping[str, Any] | None = None,
+    groups: Mapping[str, object] | None = None,
     shares: Sequence[float] | None = None,
     time: str | None = None,
 ) -> dp.Transformation:
@@ -186,22 +186,22 @@ def _weighting(
         for name, size in sizes.items():
             if size is not None:
                 what = "with a participation_cap" if tiers is None else "with tiers, which say it"
-                raise ValueError(f"{name} ({check.shown(size)}) must be left out {what}")
+                raise ValueError(f"{name} ({check.quote(size)}) must be left out {what}")
     if cap is not None:
         if tiers is not None:
-            raise ValueError(f"tiers ({check.shown(tiers)}) must be left out with a participation_cap")
+            raise ValueError(f"tiers ({check.quote(tiers)}) must be left out with a participation_cap")
         excess = "downweight" if options["excess"] is None else options["excess"]
         return capped(cap, excess=excess, norm=options["norm"])
     for name, value in options.items():
         if value is not None:
-            raise ValueError(f"{name} ({check.shown(value)}) requires a participation_cap, from what is plausible")
+            raise ValueError(f"{name} ({check.quote(value)}) requires a participation_cap, from what is plausible")
     return tiers_of(reading, tiers, **sizes)
 
 
 def tiers_of(reading: Reading, tiers: Tiers | None, **sizes: int | None) -> Tiers:
     """Return the tiers that are given, or else those by default."""
     if tiers is not None and not isinstance(tiers, Tiers):
-        raise TypeError(f"tiers ({check.shown(tiers)}) must be given as Tiers(ends=(10, 50))")
+        raise TypeError(f"tiers ({check.quote(tiers)}) must be given as Tiers(ends=(10, 50))")
     return tiers_for(reading, **sizes) if tiers is None else tiers
 
 
@@ -222,7 +222,7 @@ def counted(input_domain: dp.Domain, input_metric: dp.Metric, count: Count) -> d
     check_readable(count.reading, input_domain)
     bits = count.resolution_bits
 
-    def function(table: Any) -> NDArray[Any]:
+    def function(table: object) -> NDArray[Any]:
         counts = count.add_up(engine_of(table).count(table, count, fresh_key()))  # in units of 2**-bits
         if bits == 0:
             return counts
@@ -286,11 +286,11 @@ def make_assume_participation(
     reading = Reading(source=None, grid=grid, unit=unit_of(input_metric), step_cap=step_cap, gap=gap)
     count = Count(reading, Drop(participation_cap))
 
-    def function(signal: Any) -> NDArray[np.int64]:
+    def function(signal: object) -> NDArray[np.int64]:
         counts = np.asarray(signal)
         if not input_domain.member(counts):
-            found = f"found dtype {counts.dtype} of shape {counts.shape}"  # which are public; the numbers are not
-            raise TypeError(f"a count signal must be a row of {grid.size} integers, {found}")
+            shape = f"found dtype {counts.dtype} of shape {counts.shape}"  # which are public; the numbers are not
+            raise TypeError(f"a count signal must be a row of {grid.size} integers, {shape}")
         if counts.dtype == np.uint64:
             counts = np.minimum(counts, np.uint64(np.iinfo(np.int64).max))
         return counts.astype(np.int64)

@@ -5,7 +5,6 @@ buy this histogram first.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.planning.participation import checked_edges
 from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import signal_domain, then
-from opendp_timeseries.plugin.known import transformation
+from opendp_timeseries.plugin.mechanisms import transformation
 from opendp_timeseries.plugin.spaces import check_readable, influence_distance, log_of
 
 
@@ -64,7 +63,7 @@ def make_participation_histogram(
     places = np.array(checked_edges(edges, reading.size), dtype=np.int64)
     size, unit = len(places) + 1, reading.unit
 
-    def function(table: Any) -> NDArray[np.int64]:
+    def function(table: object) -> NDArray[np.int64]:
         steps = engine_of(table).participation(table, reading)
         return np.bincount(np.searchsorted(places, steps), minlength=size).astype(np.int64)
 

@@ -1,7 +1,6 @@
 """What somebody loses in all, where the unit of privacy is within a period (docs/proofs/period_unit.md)."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.plugin import native as dp
-from opendp_timeseries.plugin.known import stated_designs
+from opendp_timeseries.plugin.mechanisms import stated_designs
 from opendp_timeseries.release.documents import population_of
 from opendp_timeseries.release.release import Release
 
@@ -53,21 +52,23 @@ def loss_over_periods(
     >>> [round(ts.loss_over_periods(measurement, periods=k).epsilon(1e-6), 2) for k in (1, 7, 365)]
     [0.54, 1.54, 14.79]
     """
-    given = [releases] if isinstance(releases, (dp.Measurement, Release)) else list(releases)
-    several: list[Any] = np.asarray(periods).tolist() if np.ndim(periods) == 1 else [periods] * len(given)
-    if len(several) != len(given):
-        raise ValueError(f"periods ({several}) must be one number, or one for each of {len(given)} releases")
+    listed = [releases] if isinstance(releases, (dp.Measurement, Release)) else list(releases)
+    several: list[object] = np.asarray(periods).tolist() if np.ndim(periods) == 1 else [periods] * len(listed)
+    if len(several) != len(listed):
+        raise ValueError(f"periods ({several}) must be one number, or one for each of {len(listed)} releases")
     losses, populations = [], {}
-    for release, number in zip(given, several, strict=True):
-        most = check.integer("periods", number, minimum=1, remedy="the most periods in which one individual takes part")
+    for release, number in zip(listed, several, strict=True):
+        times = check.integer(
+            "periods", number, minimum=1, remedy="the most periods in which one individual takes part"
+        )
         for design in _designs(release):
             populations[population_of(design)] = design.unit.of(1)
-            losses.append(design.loss(periods=most) if design.unit.period else None)
-    found = "; ".join(sorted(populations.values()))
+            losses.append(design.loss(periods=times) if design.unit.period else None)
+    units = "; ".join(sorted(populations.values()))
     if len(populations) != 1 or None in losses:
         raise ValueError(
             "releases must be at least one, and all for the same unit of privacy within a period, by the same columns;"
-            f" found {found or 'none'}. For one individual added or removed, their own guarantee covers all that"
+            f" found {units or 'none'}. For one individual added or removed, their own guarantee covers all that"
             " somebody did"
         )
     return joint_loss([loss for loss in losses if loss is not None], adaptivity=adaptivity)

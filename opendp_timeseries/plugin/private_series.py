@@ -31,7 +31,7 @@ def make_private_series(
     typical: int | None = None,
     total_bound: int | None = None,
     tiers: Tiers | None = None,
-    groups: Mapping[str, Any] | None = None,
+    groups: Mapping[str, object] | None = None,
     shares: Sequence[float] | None = None,
     time: str | None = None,
 ) -> dp.Measurement:
@@ -68,7 +68,7 @@ def make_private_series(
     options |= {"value": value, "bound": bound, "typical": typical, "total_bound": total_bound}
     count = make_participation_count(input_domain, input_metric, grid, **options, tiers=tiers, time=time)
     if rho is not None and delta is not None:
-        raise ValueError(f"delta ({check.shown(delta)}) must be left out beside rho, as no step is sampled")
+        raise ValueError(f"delta ({check.quote(delta)}) must be left out beside rho, as no step is sampled")
     scale = least_scale(count, epsilon=epsilon, delta=delta, rho=rho, sampling_probability=1.0)
     view = {"delta": delta} if rho is None else {"output_measure": dp.zero_concentrated_divergence()}
     measurement: dp.Measurement = count >> then_subsampled_gaussian(scale, sampling_probability=1.0, **view)

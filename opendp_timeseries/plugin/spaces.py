@@ -45,10 +45,10 @@ T = TypeVar("T")
 _OF_FRAMES: Final = {SymmetricIdDistance: Unit(), ChangeOneIdDistance: Unit(individuals=2)}
 
 
-def descriptor(space: Any, kind: type[T]) -> T | None:
+def descriptor(space: object, kind: type[T]) -> T | None:
     """Return what a domain or metric of this package says of itself; None if that is not of this type."""
-    found = space.descriptor if isinstance(space, ExtrinsicDomain | ExtrinsicDistance) else None
-    return found if isinstance(found, kind) else None
+    value = space.descriptor if isinstance(space, ExtrinsicDomain | ExtrinsicDistance) else None
+    return value if isinstance(value, kind) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +68,8 @@ class InfluenceSpace:
         """Return the influence metric, whose identifier holds all of this."""
         unit = "1" if self.resolution_bits == 0 else f"2^-{self.resolution_bits}"
         panel = "" if self.panel_size == 1 else f", panel_size={self.panel_size}"
-        made = "" if self.signal is None else f", signal={self.signal.identifier}"
-        return dp.user_distance(f"InfluenceDistance(resolution={unit}{panel}{made})", self)
+        origin = "" if self.signal is None else f", signal={self.signal.identifier}"
+        return dp.user_distance(f"InfluenceDistance(resolution={unit}{panel}{origin})", self)
 
 
 def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
@@ -101,7 +101,7 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
     if identifier == time:
         raise ValueError(f"identifier and time must be two columns, found {identifier!r} for both")
 
-    def member(table: Any) -> bool:
+    def member(table: object) -> bool:
         try:
             engine_of(table).check_schema(table, identifier=identifier, time=time)
         except (TypeError, ValueError):
@@ -124,7 +124,7 @@ def count_signal_domain(size: int) -> dp.Domain:
     """
     size = check.integer("size", size, minimum=1, remedy="size is the public number of steps")
 
-    def member(signal: Any) -> bool:
+    def member(signal: object) -> bool:
         values = np.asarray(signal)
         return values.shape == (size,) and np.issubdtype(values.dtype, np.integer)
 
@@ -196,16 +196,16 @@ def signal_metric(signal: Signal) -> dp.Metric:
     return InfluenceSpace(resolution_bits=signal.resolution_bits, panel_size=signal.series, signal=signal).metric()
 
 
-def influence_space(metric: Any) -> InfluenceSpace | None:
+def influence_space(metric: object) -> InfluenceSpace | None:
     """Return the descriptor of an influence metric; None for any other metric."""
     return descriptor(metric, InfluenceSpace)
 
 
-def as_influence(d_in: Any) -> Influence:
+def as_influence(d_in: object) -> Influence:
     """Return a distance of the influence metric; refuse anything else, which is public."""
     if not isinstance(d_in, Influence):
-        found = type(d_in).__name__
-        raise TypeError(f"d_in must be an Influence, found {found}; chain after a count, whose map(1) gives one")
+        kind = type(d_in).__name__
+        raise TypeError(f"d_in must be an Influence, found {kind}; chain after a count, whose map(1) gives one")
     return d_in
 
 
@@ -230,7 +230,7 @@ def unit_of(input_metric: dp.Metric) -> Unit:
     return unit
 
 
-def check_member(domain: dp.Domain, log: Any, readings: Iterable[Reading] = ()) -> None:
+def check_member(domain: dp.Domain, log: object, readings: Iterable[Reading] = ()) -> None:
     """Refuse a log outside a domain of this package, by names and types of columns, before anything is spent.
 
     :param readings: in which the log is read, whose columns of keys and values are looked at, too.
@@ -264,12 +264,12 @@ def log_of(
     :raises TypeError, ValueError: for a wrong domain, metric, name or key, or a column that is named twice.
     """
     if not timed and time is not None:
-        raise TypeError(f"time ({check.shown(time)}) requires grid=; leave it out, as no times are read without one")
+        raise TypeError(f"time ({check.quote(time)}) requires grid=; leave it out, as no times are read without one")
     panel = panel_of(by, keys)
     if isinstance(input_domain, LazyFrameDomain):
         identifier, unit = _of_frame(input_metric)
         if timed and not isinstance(time, str):
-            raise TypeError(f"time ({check.shown(time)}) must name the LazyFrame's column of event times: time='time'")
+            raise TypeError(f"time ({check.quote(time)}) must name the LazyFrame's column of event times: time='time'")
         source = Source(identifier=identifier, time=time, by=by, value=value, exact=True)
     else:
         log = descriptor(input_domain, Source)
@@ -277,7 +277,7 @@ def log_of(
             raise TypeError(f"input_domain ({input_domain}) is not of logs; use event_log_domain(identifier=…, time=…)")
         if time is not None:
             problem = f"leave it out, as {input_domain} names its own"
-            raise TypeError(f"time ({check.shown(time)}) is for a LazyFrame; {problem}")
+            raise TypeError(f"time ({check.quote(time)}) is for a LazyFrame; {problem}")
         unit = unit_of(input_metric)
         if unit.period is not None and not periods:
             raise TypeError(
@@ -312,17 +312,17 @@ def _of_frame(input_metric: dp.Metric) -> tuple[str, Unit]:
     return str(expression.meta.output_name()), unit
 
 
-def individuals_of(d_in: Any) -> Any:
+def individuals_of(d_in: object) -> Any:
     """Return how many individuals a distance between frames is: of bounds, that of the whole log."""
     if not isinstance(d_in, list):
         return d_in
-    found = [bound.per_group for bound in d_in if len(bound.by) == 0 and bound.per_group is not None]
-    if not found:
+    bounds = [bound.per_group for bound in d_in if len(bound.by) == 0 and bound.per_group is not None]
+    if not bounds:
         raise ValueError("d_in must bound the whole log, by dp.polars.Bound(by=[], per_group=…), beside other bounds")
-    return min(found)
+    return min(bounds)
 
 
 def keeps_individuals(chain: dp.Transformation) -> bool:
     """Return whether frames that differ in one individual do so behind a transformation, by its map."""
-    one: Any = [Bound(by=[], per_group=1)] if isinstance(chain.input_metric, FrameDistance) else 1
-    return _of_frame(chain.input_metric) == _of_frame(chain.output_metric) and individuals_of(chain.map(one)) == 1
+    distance: object = [Bound(by=[], per_group=1)] if isinstance(chain.input_metric, FrameDistance) else 1
+    return _of_frame(chain.input_metric) == _of_frame(chain.output_metric) and individuals_of(chain.map(distance)) == 1

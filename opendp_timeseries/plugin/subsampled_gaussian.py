@@ -27,7 +27,7 @@ from opendp_timeseries.design.design import Design, noise_exponent
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import callback, lp_kind, privacy_profile, signal_domain, then, vector_space
-from opendp_timeseries.plugin.known import Known, KnownMap, StatedDesign, statement_of
+from opendp_timeseries.plugin.mechanisms import Mechanism, PackageMap, StatedDesign, statement_of
 from opendp_timeseries.plugin.spaces import as_influence, influence_space, norm_influence
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Whole
@@ -41,22 +41,22 @@ class _Space(NamedTuple):
 
     size: int
     resolution_bits: int | None  # None: the entries are arbitrary floats, rounded to the noise grid
-    influence: Callable[[Any], Influence]  # the metric's distance as an influence
-    made: Signal | UnknownSignal
+    influence: Callable[[object], Influence]  # the metric's distance as an influence
+    origin: Signal | UnknownSignal
 
 
 def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Space:
     signal = vector_space(domain)
-    unknown, whole = UnknownSignal(signal.size), not signal.atom.startswith("f")
+    unknown, is_integer = UnknownSignal(signal.size), not signal.atom.startswith("f")
     space = influence_space(metric)
     if space is not None:
-        if whole and space.resolution_bits != 0:
+        if is_integer and space.resolution_bits != 0:
             raise ValueError(f"input_metric ({metric}) does not fit whole numbers; use influence_distance()")
         return _Space(signal.size, space.resolution_bits, as_influence, space.signal or unknown)
     if (lp_kind(metric) or "")[:1] != ("l2",):
         needed = "influence_distance(), as of a count and the stages after it, or dp.l2_distance(T=float)"
         raise TypeError(f"input_metric ({metric}) must be {needed}")
-    return _Space(signal.size, 0 if whole else None, lambda d_in: norm_influence(d_in, signal.size), unknown)
+    return _Space(signal.size, 0 if is_integer else None, lambda d_in: norm_influence(d_in, signal.size), unknown)
 
 
 def _after_rounding(influence: Influence, size: int, step: float) -> Influence:
@@ -102,10 +102,10 @@ class Sample(NamedTuple):
 def sample_of(sampling_probability: Any, sampling: Any, size: int) -> Sample:
     """Return how ``size`` steps are sampled."""
     threshold, _ = sampling_threshold(sampling_probability)
-    asked = Sampling.of(sampling_probability, sampling)
-    if (blocks := asked.blocks(size)) is None:
-        return Sample(asked, lambda: _keep_steps(size, threshold))
-    return Sample(replace(asked, probability=blocks.probability), lambda: _keep_one_of_each(blocks))
+    drawn_by = Sampling.of(sampling_probability, sampling)
+    if (blocks := drawn_by.blocks(size)) is None:
+        return Sample(drawn_by, lambda: _keep_steps(size, threshold))
+    return Sample(replace(drawn_by, probability=blocks.probability), lambda: _keep_one_of_each(blocks))
 
 
 def _add_noise(values: NDArray[np.float64], scale: float, exponent: int) -> NDArray[np.float64]:
@@ -198,7 +198,7 @@ def make_subsampled_gaussian(
     view = view_of(output_measure, failure_probability, delta)
     signal = _read_space(input_domain, input_metric)
     sample = sample_of(sampling_probability, sampling, signal.size)
-    design = Design(signal=signal.made, sampling=sample.sampling, scale=scale)
+    design = Design(signal=signal.origin, sampling=sample.sampling, scale=scale)
     check_room(view, [design])
     return make_part(input_domain, input_metric, design, view)
 
@@ -211,29 +211,29 @@ def make_part(
     sample = sample_of(design.sampling.probability, design.sampling.name, signal.size)
     exponent = noise_exponent(scale, signal.resolution_bits)
 
-    def function(values: Any) -> Release:
-        kept = sample.draw()
-        noisy = _add_noise(_on_grid(np.asarray(values)[kept], signal.resolution_bits), scale, exponent)
+    def function(values: object) -> Release:
+        steps = sample.draw()
+        noisy = _add_noise(_on_grid(np.asarray(values)[steps], signal.resolution_bits), scale, exponent)
         run, statement = statement_of(design, view, whole)
-        return Release(steps=kept, values=noisy, design=run, statement=statement)
+        return Release(steps=steps, values=noisy, design=run, statement=statement)
 
-    def loss(d_in: Any) -> PrivacyLoss:
+    def loss(d_in: object) -> PrivacyLoss:
         return _loss(signal, d_in, sample.sampling, scale)
 
     def times(factor: float) -> dp.Measurement:
         return make_part(input_domain, input_metric, replace(design, scale=scale * factor), view)
 
-    known = Known(loss, times, (StatedDesign(design, view),))
-    return known_measurement(input_domain, input_metric, view, function, known)
+    mechanism = Mechanism(loss, times, (StatedDesign(design, view),))
+    return measurement_of(input_domain, input_metric, view, function, mechanism)
 
 
-def known_measurement(
-    domain: dp.Domain, metric: dp.Metric, view: View, function: Callable[[Any], Any], known: Known
+def measurement_of(
+    domain: dp.Domain, metric: dp.Metric, view: View, function: Callable[[object], object], mechanism: Mechanism
 ) -> dp.Measurement:
     """Return a measurement of which it is known how it was made, whose map states a view of its loss."""
 
-    def stated(d_in: Any) -> Any:
-        loss = known.loss(d_in)
+    def privacy_map(d_in: object) -> Any:
+        loss = mechanism.loss(d_in)
         if view.measure == RENYI:
             return loss.renyi
         if view.measure == PROFILE:
@@ -242,7 +242,7 @@ def known_measurement(
         return first if view.is_zero_concentrated else (first, second)
 
     measure = dp.zero_concentrated_divergence() if view.is_zero_concentrated else _MEASURES[view.measure]()
-    return dp.m.make_user_measurement(domain, metric, measure, callback(function), KnownMap(stated, known))
+    return dp.m.make_user_measurement(domain, metric, measure, callback(function), PackageMap(privacy_map, mechanism))
 
 
 def check_room(view: View, designs: Sequence[Design]) -> None:
@@ -255,7 +255,7 @@ def check_room(view: View, designs: Sequence[Design]) -> None:
             )
 
 
-def _loss(signal: _Space, d_in: Any, sampling: Sampling, scale: float) -> PrivacyLoss:
+def _loss(signal: _Space, d_in: object, sampling: Sampling, scale: float) -> PrivacyLoss:
     influence = signal.influence(d_in)
     if signal.resolution_bits is None:
         influence = _after_rounding(influence, signal.size, 2.0 ** noise_exponent(scale, None))
@@ -277,7 +277,7 @@ def view_of(measure: dp.Measure | None, failure_probability: float | None, delta
     if measure == dp.zero_concentrated_divergence():
         if (given := failure_probability if delta is None else delta) is not None:
             name = "failure_probability" if delta is None else "delta"
-            raise ValueError(f"output_measure ({measure}) does not use {name} ({check.shown(given)}); leave it out")
+            raise ValueError(f"output_measure ({measure}) does not use {name} ({check.quote(given)}); leave it out")
         return View(CONCENTRATED, failure_probability=0.0)
     if failure_probability is not None:
         remedy = "use output_measure=dp.zero_concentrated_divergence() where every step is kept"
@@ -307,7 +307,7 @@ def least_scale(
     rho: float | None = None,
     sampling_probability: float = check.REQUIRED,
     sampling: str = "poisson",
-    d_in: Any = 1,
+    d_in: object = 1,
 ) -> float:
     """Return the least noise scale σ with which the subsampled Gaussian behind a chain is (ε, δ)-private, rounded up.
 
@@ -341,7 +341,7 @@ def least_scale(
 def least_scale_at(
     domain: dp.Domain,
     metric: dp.Metric,
-    d_in: Any,
+    d_in: object,
     budget: Budget,
     sampling_probability: float,
     sampling: str = "poisson",
@@ -350,5 +350,7 @@ def least_scale_at(
     signal = _read_space(domain, metric)
     sample = sample_of(sampling_probability, sampling, signal.size).sampling
     if budget.delta == 0:
-        check_room(View(CONCENTRATED, failure_probability=0.0), [Design(signal=signal.made, sampling=sample, scale=1)])
+        check_room(
+            View(CONCENTRATED, failure_probability=0.0), [Design(signal=signal.origin, sampling=sample, scale=1)]
+        )
     return calibrate(lambda scale: _loss(signal, d_in, sample, scale), budget)

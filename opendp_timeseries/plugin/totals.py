@@ -12,11 +12,11 @@ from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import tree_influence
 from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import signal_domain, then, vector_space
-from opendp_timeseries.plugin.known import transformation
+from opendp_timeseries.plugin.mechanisms import transformation
 from opendp_timeseries.plugin.spaces import as_influence, influence_space, signal_metric
 
 
-def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mapping[str, Any]) -> dp.Transformation:
+def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mapping[str, object]) -> dp.Transformation:
     """Add up the series of a panel in groups: one total series per group, an outer group before those in it.
 
     The totals are of the very counts of the panel, after its caps. So release both behind **one** count, by
@@ -49,27 +49,27 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     """
     space = vector_space(input_domain)
     signal = influence_space(input_metric)
-    made = None if signal is None else signal.signal
-    bits = 0 if made is None else made.count.resolution_bits
-    if made is None or made.count.panel is None or made.stages or space.atom.startswith("f") != (bits > 0):
+    origin = None if signal is None else signal.signal
+    bits = 0 if origin is None else origin.count.resolution_bits
+    if origin is None or origin.count.panel is None or origin.stages or space.atom.startswith("f") != (bits > 0):
         needed = "that of a panel (by=, keys=) right after its count; filter totals afterwards"
         raise TypeError(f"input_metric ({input_metric}) must be {needed}")
-    panel, steps = made.count.panel, made.grid.size
+    panel, steps = origin.count.panel, origin.grid.size
     tree = Groups.of(groups, panel)
     matrix = _membership(tree, panel)
     # Counts are far below; so that every sum is exact, whatever the input.
     limit = 2 ** (53 - bits) // max(len(keys) for _, keys in tree.members)
 
-    def function(values: Any) -> NDArray[Any]:
+    def function(values: object) -> NDArray[Any]:
         counts = np.clip(np.nan_to_num(np.asarray(values, dtype=np.float64)), -limit, limit)
         sums = np.asarray(matrix @ counts.reshape(len(panel), steps)).ravel()
         return sums if bits else sums.astype(np.int64)
 
-    def stability_map(d_in: Any) -> Influence:
+    def stability_map(d_in: object) -> Influence:
         return tree_influence(as_influence(d_in), tree, steps)
 
     domain = signal_domain("f64" if bits else "i64", steps * len(tree.names))
-    metric = signal_metric(made.after(tree))
+    metric = signal_metric(origin.after(tree))
     return transformation((input_domain, input_metric), (domain, metric), function, stability_map)
 
 

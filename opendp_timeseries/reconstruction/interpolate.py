@@ -9,10 +9,10 @@ from scipy.interpolate import PchipInterpolator
 from scipy.sparse import csr_array
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.reconstruction import errors
-from opendp_timeseries.reconstruction.everybody import last_tier
-from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.release.release import Release, check_release
+from opendp_timeseries.results.series import Series, reconstruct_parts
+from opendp_timeseries.smoothing import errors
+from opendp_timeseries.smoothing.everybody import last_tier
 
 InterpolationMethod = Literal["linear", "nearest", "pchip"]
 
@@ -67,8 +67,8 @@ def interpolate(release: Release, method: InterpolationMethod = "linear", *, cli
         )
 
     scaled = last_tier(check_release(release))
-    found = reconstruct_parts(scaled, one_series)
-    return found if scaled is release else replace(found, sources=(release,))
+    series = reconstruct_parts(scaled, one_series)
+    return series if scaled is release else replace(series, sources=(release,))
 
 
 def _through(release: Release, values: NDArray[np.float64], method: InterpolationMethod) -> NDArray[np.float64]:
@@ -95,12 +95,12 @@ def _slopes(release: Release, method: InterpolationMethod) -> Any:
     step = max(release.scale * 2.0**-10, largest * 2.0**-26, 1e-300) if method == "pchip" else 1.0
     every = np.arange(release.size)
     after = np.searchsorted(release.steps, every)  # the kept step that comes next
-    found: Any = csr_array((release.size, max(len(release), 1)))
+    slopes: Any = csr_array((release.size, max(len(release), 1)))
     for start in range(min(4, len(release))):
-        moved = base.copy()
-        moved[start::4] += step
-        slope = (_through(release, moved, method) - _through(release, base, method)) / step
+        values = base.copy()
+        values[start::4] += step
+        slope = (_through(release, values, method) - _through(release, base, method)) / step
         # Of those that were moved, the one that is among the two before and the two after.
         by = np.clip(after + (start - after + 2) % 4 - 2, 0, len(release) - 1)
-        found += csr_array((slope, (every, by)), shape=found.shape)
-    return found
+        slopes += csr_array((slope, (every, by)), shape=slopes.shape)
+    return slopes

@@ -7,20 +7,20 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries.reconstruction import errors
-from opendp_timeseries.reconstruction.counts import counts_of
-from opendp_timeseries.reconstruction.everybody import of_everybody
-from opendp_timeseries.reconstruction.hierarchy import Hierarchy, is_joint
-from opendp_timeseries.reconstruction.joint import Crowds, JointEstimate, Levels, Top, smooth_jointly
-from opendp_timeseries.reconstruction.levels import OF_COUNTS, Prior, above_zero, panel
-from opendp_timeseries.reconstruction.local_events import EVENT
-from opendp_timeseries.reconstruction.matrices import Array, FitError
-from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.runs import Run
-from opendp_timeseries.reconstruction.seasons import Season
-from opendp_timeseries.reconstruction.series import ErrorCovers, Series
-from opendp_timeseries.reconstruction.structural import fit
 from opendp_timeseries.release.release import Release
+from opendp_timeseries.results.series import ErrorCovers, Series
+from opendp_timeseries.smoothing import errors
+from opendp_timeseries.smoothing.counts import counts_of
+from opendp_timeseries.smoothing.everybody import of_everybody
+from opendp_timeseries.smoothing.hierarchy import Hierarchy, is_joint
+from opendp_timeseries.smoothing.joint import Crowds, JointEstimate, Levels, Top, smooth_jointly
+from opendp_timeseries.smoothing.levels import OF_COUNTS, Prior, above_zero, panel
+from opendp_timeseries.smoothing.local_events import EVENT
+from opendp_timeseries.smoothing.matrices import Array, FitError
+from opendp_timeseries.smoothing.observations import Observations
+from opendp_timeseries.smoothing.seasons import Season
+from opendp_timeseries.smoothing.structural import fit
 
 #: The least level of a part for the size of its departures, by its error and by the mean of all.
 _BY_ERROR: Final = 0.1
@@ -56,10 +56,12 @@ def smooth_panel(
     :param model: in words.
     :raises FitError: if the total of all cannot be fitted.
     """
-    releases = [run.whole for run in runs]
+    releases = [run.single_release for run in runs]
     count, ahead, steps = runs[0].releases[0].design.count, runs[0].ahead, runs[0].steps
     keys = count.panel or ()
-    hierarchy = Hierarchy.of(keys, [groups for one in releases[1:] if (groups := one.design.signal.groups) is not None])
+    hierarchy = Hierarchy.of(
+        keys, [groups for item in releases[1:] if (groups := item.design.signal.groups) is not None]
+    )
     values, noise = np.zeros((1, hierarchy.size, steps)), np.full(hierarchy.size, math.inf)
     first = 0
     for release in releases:
@@ -67,7 +69,7 @@ def smooth_panel(
         values[0, first:last] = release.values.reshape(-1, steps)
         noise[first:last] = max(release.scale, _LEAST * float(np.std(release.values)))
         first = last
-    found = smooth_jointly(
+    estimate = smooth_jointly(
         values,
         noise,
         hierarchy,
@@ -81,13 +83,13 @@ def smooth_panel(
         counts=counts,
         done=done,
     )
-    _check_finite(found)
-    sources = [one for run in runs for one in run.releases] if len(runs) > 1 else ()
-    return series_of(found, releases, counts=counts, model=model, sources=sources)
+    _check_finite(estimate)
+    sources = [item for run in runs for item in run.releases] if len(runs) > 1 else ()
+    return series_of(estimate, releases, counts=counts, model=model, sources=sources)
 
 
-def _check_finite(found: JointEstimate) -> None:
-    if not np.all(np.isfinite(found.mean)) or not np.all(np.isfinite(found.errors.variance())):
+def _check_finite(estimate: JointEstimate) -> None:
+    if not np.all(np.isfinite(estimate.mean)) or not np.all(np.isfinite(estimate.errors.variance())):
         raise FitError("the fit ran away")
 
 
@@ -101,16 +103,16 @@ class _TopOfCounts:
     def __call__(self, values: Array, noise: float) -> Top:
         steps = np.arange(values.shape[1])
         size, ahead = len(steps) + self._ahead, self._ahead
-        seen = Observations(size, steps, values[0], noise**2, None, self._dispersion, self._doubt, ahead=ahead)
-        found = fit(seen, self._patterns, trend=self._trend, by_phase=True)
-        mean, variance, joint = found.mean, found.variance, found.joint
+        data = Observations(size, steps, values[0], noise**2, None, self._dispersion, self._doubt, ahead=ahead)
+        posterior = fit(data, self._patterns, trend=self._trend, by_phase=True)
+        mean, variance, joint = posterior.mean, posterior.variance, posterior.joint
         if self._counts:
-            mean, variance, passed = counts_of(seen, found)
-            joint = errors.scaled(joint, passed) + errors.diagonal(variance - passed**2 * found.variance)
-        level = np.maximum(found.mean[: len(steps)].mean(keepdims=True), 0.0)
-        own = self._dispersion * level[:, None]
-        events = np.array(found.events.steps(steps, mean), dtype=np.intp)
-        return Top(mean, variance, joint, events, found.mean[None], level, own)
+            mean, variance, passed = counts_of(data, posterior)
+            joint = errors.scaled(joint, passed) + errors.diagonal(variance - passed**2 * posterior.variance)
+        level = np.maximum(posterior.mean[: len(steps)].mean(keepdims=True), 0.0)
+        covariance = self._dispersion * level[:, None]
+        events = np.array(posterior.events.steps(steps, mean), dtype=np.intp)
+        return Top(mean, variance, joint, events, posterior.mean[None], level, covariance)
 
 
 def _levels_of_counts(means: Array, noise: Array, noise_of_all: float, top: Top, of_group: float) -> Levels:
@@ -147,8 +149,10 @@ def smooth_private_panel(
     (run,) = runs
     count = run.releases[0].design.count
     levels = range(len(count.reading.levels))
-    last = [run.last_tiers(level).whole for level in levels]
-    hierarchy = Hierarchy.of(count.panel or (), [groups for one in last if (groups := one.design.signal.groups)])
+    last = [run.last_tiers(level).single_release for level in levels]
+    hierarchy = Hierarchy.of(
+        count.panel or (), [groups for release in last if (groups := release.design.signal.groups)]
+    )
     tiered = [run.tiers(level) for level in levels]
     ends, weights = tiered[0].ends, tiered[0].weights
     values = np.zeros((weights.shape[1], hierarchy.size, run.steps))
@@ -159,7 +163,7 @@ def smooth_private_panel(
         noise[rows] = max(of_level.scale, _LEAST * float(np.std(of_level.values)))
     step_cap = count.reading.step_cap
     who = _Population(ends, weights, step_cap**0.5, patterns, trend, counts, run.ahead, Prior.of(step_cap))
-    found = smooth_jointly(
+    estimate = smooth_jointly(
         values,
         noise,
         hierarchy,
@@ -173,8 +177,8 @@ def smooth_private_panel(
         counts=counts,
         done=done,
     )
-    _check_finite(found)
-    return series_of(found, last, counts=counts, model=model, sources=run.releases)
+    _check_finite(estimate)
+    return series_of(estimate, last, counts=counts, model=model, sources=run.releases)
 
 
 class _Population(NamedTuple):
@@ -191,7 +195,7 @@ class _Population(NamedTuple):
 
     def top(self, values: Array, noise: float) -> Top:
         """Return the total of all as one private series."""
-        found = of_everybody(
+        estimate = of_everybody(
             values / noise,
             self.ends,
             self.weights / noise,
@@ -203,15 +207,19 @@ class _Population(NamedTuple):
             prior=self.prior,
             by_phase=True,
         )
-        events = np.array(found.events, dtype=np.intp)
-        rates, levels, own = found.rates * noise, found.levels * noise, found.own * noise**2
-        return Top(found.mean, found.variance, found.joint, events, rates, levels, own)
+        events = np.array(estimate.events, dtype=np.intp)
+        rates, levels, covariance = (
+            estimate.rates * noise,
+            estimate.levels * noise,
+            estimate.count_covariance * noise**2,
+        )
+        return Top(estimate.mean, estimate.variance, estimate.joint, events, rates, levels, covariance)
 
     def levels(self, means: Array, noise: Array, noise_of_all: float, top: Top, of_group: float) -> Levels:
         """Return the levels of parts: those of people together, those of tiers as far as their own means tell."""
         alike = float(np.sqrt(np.mean(noise**2)))
-        found = panel(means, self.ends, self.weights, alike, (means.sum(axis=0), noise_of_all), prior=self.prior)
-        totals, variances = _division(found.levels, found.own, of_group)
+        estimate = panel(means, self.ends, self.weights, alike, (means.sum(axis=0), noise_of_all), prior=self.prior)
+        totals, variances = _division(estimate.levels, estimate.variances, of_group)
         usual = np.maximum(totals, 0.0)[:, None] * top.level / max(float(top.level[-1] / self.weights[0, -1]), 1e-300)
         free = (_MISFIT * usual) ** 2
         tiers = usual + free / (free + noise[:, None] ** 2) * (means - usual)
@@ -224,23 +232,23 @@ class _Population(NamedTuple):
 
 
 def series_of(
-    found: JointEstimate, releases: Sequence[Release], *, counts: bool, model: str, sources: Sequence[Release]
+    estimate: JointEstimate, releases: Sequence[Release], *, counts: bool, model: str, sources: Sequence[Release]
 ) -> tuple[Series, ...]:
     """Return the series of each release, in the order of the rows."""
-    variances, by_row, rows = found.errors.variance(), found.errors.of_row(), []
-    first, steps = 0, found.mean.shape[1]
+    variances, by_row, rows = estimate.errors.variance(), estimate.errors.of_row(), []
+    first, steps = 0, estimate.mean.shape[1]
     covers: ErrorCovers = "counts" if counts else "rate"
     behind = tuple(sources)
     for release in releases:
         last = first + release.size // steps
         parts = [
             Series(
-                found.mean[row],
+                estimate.mean[row],
                 release=part,
                 standard_error=np.sqrt(variances[row]),
                 covariance=by_row[row],
                 error_covers=covers,
-                events=_events(found, row),
+                events=_events(estimate, row),
                 sources=behind,
                 model=model,
             )
@@ -248,10 +256,10 @@ def series_of(
         ]
         rows.append(
             Series(
-                found.mean[first:last].ravel(),
+                estimate.mean[first:last].ravel(),
                 release=release,
                 standard_error=np.sqrt(variances[first:last]).ravel(),
-                covariance=found.errors.of_rows(first, last),
+                covariance=estimate.errors.of_rows(first, last),
                 error_covers=covers,
                 events=[k * steps + step for k, part in enumerate(parts) for step in part.events],
                 parts=parts,
@@ -263,8 +271,8 @@ def series_of(
     return tuple(rows)
 
 
-def _events(found: JointEstimate, row: int) -> list[int]:
+def _events(estimate: JointEstimate, row: int) -> list[int]:
     """Return the steps of events of one row: local ones of a key, single ones of the total of all."""
-    if row < len(found.chance):
-        return np.flatnonzero(found.chance[row] > EVENT).tolist()
-    return found.events.tolist() if row == found.errors.hierarchy.root else []
+    if row < len(estimate.chance):
+        return np.flatnonzero(estimate.chance[row] > EVENT).tolist()
+    return estimate.events.tolist() if row == estimate.errors.hierarchy.root else []

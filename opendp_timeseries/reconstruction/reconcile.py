@@ -13,11 +13,11 @@ import numpy as np
 from scipy.special import gammaincc
 
 from opendp_timeseries.design.signal import Signal
-from opendp_timeseries.reconstruction import errors as of_steps
-from opendp_timeseries.reconstruction.hierarchy import branches_of, least_squares
-from opendp_timeseries.reconstruction.matrices import Array
-from opendp_timeseries.reconstruction.series import ErrorCovers, Series
 from opendp_timeseries.release.release import Release
+from opendp_timeseries.results.series import ErrorCovers, Series
+from opendp_timeseries.smoothing import errors as of_steps
+from opendp_timeseries.smoothing.hierarchy import branches_of, least_squares
+from opendp_timeseries.smoothing.matrices import Array
 
 _TOGETHER: Final = "release the panel and its totals behind one count, by panel >> then_composition([…])"
 _ANEW: Final = f"each draws anew which events over a cap it keeps, so {_TOGETHER}"
@@ -74,14 +74,16 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
     >>> sites.standard_error.round(3).tolist(), total.standard_error.round(3).tolist()  # 3 before
     ([2.598, 2.598, 2.598, 2.598, 2.598, 2.598], [2.598, 2.598])
     """
-    for one in series:
-        if not isinstance(one, Series):
-            raise TypeError(f"series ({type(one).__name__}) must be reconstructed releases: interpolate or smooth them")
-    ordered = [series[k] for k in panel_first([one.release for one in series], "series")]
-    if any(one.unfiltered != series[0].unfiltered for one in series):
+    for member in series:
+        if not isinstance(member, Series):
+            raise TypeError(
+                f"series ({type(member).__name__}) must be reconstructed releases: interpolate or smooth them"
+            )
+    ordered = [series[k] for k in panel_first([member.release for member in series], "series")]
+    if any(member.unfiltered != series[0].unfiltered for member in series):
         raise ValueError("series must all be of filtered counts, or all of unfiltered ones: reconstruct them alike")
     consistent = {id(before): after for before, after in zip(ordered, consistent_series(ordered), strict=True)}
-    return tuple(consistent[id(one)] for one in series)
+    return tuple(consistent[id(member)] for member in series)
 
 
 def consistent_series(ordered: Sequence[Series]) -> tuple[Series, ...]:
@@ -89,36 +91,40 @@ def consistent_series(ordered: Sequence[Series]) -> tuple[Series, ...]:
 
     :param ordered: of counts whose truths do.
     """
-    made = _signal(ordered[0].release)
-    keys = made.count.panel or ()
-    steps = made.grid.size
-    branches = branches_of(keys, [groups for one in ordered[1:] if (groups := _signal(one.release).groups) is not None])
-    values = np.concatenate([one.values.reshape(-1, steps) for one in ordered])
-    variances = np.concatenate([_variances(one, steps) for one in ordered])
-    found = np.empty_like(variances)
-    block, apart, moved = max(1, _BLOCK // len(values)), 0.0, 0.0
+    signal = _signal(ordered[0].release)
+    keys = signal.count.panel or ()
+    steps = signal.grid.size
+    branches = branches_of(
+        keys, [groups for series in ordered[1:] if (groups := _signal(series.release).groups) is not None]
+    )
+    values = np.concatenate([series.values.reshape(-1, steps) for series in ordered])
+    variances = np.concatenate([_variances(series, steps) for series in ordered])
+    new_variances = np.empty_like(variances)
+    block, misfit, shift = max(1, _BLOCK // len(values)), 0.0, 0.0
     for start in range(0, steps, block):
         now = slice(start, start + block)
         given, errors = values[:, now].copy(), variances[:, now]
-        values[:, now], found[:, now] = least_squares(branches, given, errors)
-        apart += float(np.sum((values[:, now] - given) ** 2 / errors))
-        moved = max(moved, float(np.abs(values[:, now] - given).max()))
-    covers = min((one.error_covers for one in ordered), key=get_args(ErrorCovers).index)
-    kept = (len(part.release) in (0, part.release.size) for one in ordered for part in one.parts)
-    if covers not in ("noise", "nothing") and moved <= _ROUNDING * float(np.abs(values).max()):
+        values[:, now], new_variances[:, now] = least_squares(branches, given, errors)
+        misfit += float(np.sum((values[:, now] - given) ** 2 / errors))
+        shift = max(shift, float(np.abs(values[:, now] - given).max()))
+    covers = min((series.error_covers for series in ordered), key=get_args(ErrorCovers).index)
+    is_full = (len(part.release) in (0, part.release.size) for series in ordered for part in series.parts)
+    if covers not in ("noise", "nothing") and shift <= _ROUNDING * float(np.abs(values).max()):
         return tuple(ordered)  # they add up already
-    if covers == "noise" and not all(kept):
+    if covers == "noise" and not all(is_full):
         covers = "nothing"
     if covers == "noise" and np.all(np.isfinite(variances)):
-        _check_apart(apart, steps * (len(values) - len(keys)))
+        _check_apart(misfit, steps * (len(values) - len(keys)))
     # Those of the noise alone are independent.
-    known = found if covers == "noise" else np.where(np.isinf(variances), found, variances)
-    errors = np.sqrt(np.where(np.isinf(known) | (covers == "nothing"), np.nan, known))
-    ends = np.cumsum([0, *(one.release.size // steps for one in ordered)])
-    sources = tuple({id(release): release for one in ordered for release in one.sources or (one.release,)}.values())
+    squared_errors = new_variances if covers == "noise" else np.where(np.isinf(variances), new_variances, variances)
+    errors = np.sqrt(np.where(np.isinf(squared_errors) | (covers == "nothing"), np.nan, squared_errors))
+    ends = np.cumsum([0, *(series.release.size // steps for series in ordered)])
+    sources = tuple(
+        {id(release): release for series in ordered for release in series.sources or (series.release,)}.values()
+    )
     return tuple(
-        _consistent(one, values[low:high], errors[low:high], error_covers=covers, sources=sources)
-        for one, (low, high) in zip(ordered, pairwise(ends), strict=True)
+        _consistent(series, values[low:high], errors[low:high], error_covers=covers, sources=sources)
+        for series, (low, high) in zip(ordered, pairwise(ends), strict=True)
     )
 
 
@@ -132,13 +138,13 @@ def _check_apart(squares: float, freedom: int) -> None:
 
 
 def _signal(release: Release, name: str = "series") -> Signal:
-    made = release.design.signal
-    if made.count is None or made.count.panel is None:
+    signal = release.design.signal
+    if signal.count is None or signal.count.panel is None:
         raise ValueError(
             f"{name} must be of a panel and of totals, which know how they were made: release them behind one count"
             " with by= and keys="
         )
-    return made
+    return signal
 
 
 def panel_first(releases: Sequence[Release], name: str) -> list[int]:
@@ -146,22 +152,22 @@ def panel_first(releases: Sequence[Release], name: str) -> list[int]:
 
     :param name: what they are called in errors.
     """
-    panels = [k for k, one in enumerate(releases) if _signal(one, name).groups is None]
-    if len(panels) != 1 or len({id(one) for one in releases}) < len(releases) or len(releases) < 2:
-        found = f"found {len(panels)} panels among {len(releases)}"
-        raise ValueError(f"{name} must be one panel and its totals, {found}")
+    panels = [k for k, release in enumerate(releases) if _signal(release, name).groups is None]
+    if len(panels) != 1 or len({id(release) for release in releases}) < len(releases) or len(releases) < 2:
+        tally = f"found {len(panels)} panels among {len(releases)}"
+        raise ValueError(f"{name} must be one panel and its totals, {tally}")
     first = panels[0]
-    made = _signal(releases[first], name)
-    for one in releases:
-        other = _signal(one, name)
-        if other.count != made.count or other.kernels != made.kernels:
+    signal = _signal(releases[first], name)
+    for release in releases:
+        of_release = _signal(release, name)
+        if of_release.count != signal.count or of_release.kernels != signal.kernels:
             raise ValueError(
                 f"{name} must be of one count, with the same filters: release the totals behind the panel's"
             )
-        if not one.scale > 0:
-            raise ValueError(f"{name} must be of noisy releases; scale ({one.scale}) means no noise")
-    named = {one.invocation for one in releases}
-    if made.count.source is not None and made.count.is_drawn and (None in named or len(named) > 1):
+        if not release.scale > 0:
+            raise ValueError(f"{name} must be of noisy releases; scale ({release.scale}) means no noise")
+    named = {release.invocation for release in releases}
+    if signal.count.source is not None and signal.count.is_drawn and (None in named or len(named) > 1):
         raise ValueError(f"{name} must be of one invocation of a count: {_ANEW}")
     return [first, *(k for k in range(len(releases)) if k != first)]
 
@@ -177,18 +183,18 @@ def _variances(series: Series, steps: int) -> Array:
     return variances
 
 
-def _consistent(one: Series, values: Array, errors: Array, **change: Any) -> Series:
+def _consistent(series: Series, values: Array, errors: Array, **change: Any) -> Series:
     """Return a series with other values and errors, a row for each part, and so its parts."""
-    rows = zip(one.parts, values, errors, strict=False)  # of a part, the rows are numbers, and there are no parts
+    rows = zip(series.parts, values, errors, strict=False)  # of a part, the rows are numbers, and there are no parts
     parts = [_consistent(*row, **change) for row in rows]
     error = errors.ravel()
-    joint = of_steps.diagonal(error**2) if change["error_covers"] == "noise" else one.covariance_with(error)
+    joint = of_steps.diagonal(error**2) if change["error_covers"] == "noise" else series.covariance_with(error)
     return replace(
-        one,
+        series,
         values=values.ravel(),
         standard_error=error,
         covariance=None if parts else joint,
-        model=f"{one.model}, reconciled with totals",
+        model=f"{series.model}, reconciled with totals",
         parts=parts,
         **change,
     )

@@ -20,9 +20,9 @@ from opendp_timeseries.design.tiers import Table, tiers_for
 from opendp_timeseries.design.weighting import Weighting
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.grid import TimeGrid, extended, grid_over, steps_ahead
-from opendp_timeseries.reconstruction.everybody import last_tier, values_at
-from opendp_timeseries.reconstruction.matrices import Array
 from opendp_timeseries.release.release import Release
+from opendp_timeseries.smoothing.everybody import last_tier, values_at
+from opendp_timeseries.smoothing.matrices import Array
 
 #: Noise that differs by less than this is as good as equal.
 _EQUAL: Final = 0.02
@@ -45,8 +45,8 @@ class Run:
     def __post_init__(self) -> None:
         if len(self.releases) > 1:
             first = _kind(self.releases[0])
-            for one in self.releases[1:]:
-                if _kind(one) != first:
+            for release in self.releases[1:]:
+                if _kind(release) != first:
                     raise ValueError(
                         "releases must be of one count, in columns, caps, keys and groups, to be smoothed together over"
                         f" several grids; {_ONE_BY_ONE}"
@@ -61,7 +61,7 @@ class Run:
 
     @property
     def is_one(self) -> bool:
-        """Whether it is one release, and no more steps."""
+        """Return whether it is one release, and no more steps."""
         return len(self.releases) == 1 and not self.ahead
 
     @property
@@ -72,7 +72,7 @@ class Run:
     @cached_property
     def lengths(self) -> list[int]:
         """Steps of one series of each release."""
-        return [_steps(one) for one in self.releases]
+        return [_steps(release) for release in self.releases]
 
     @property
     def steps(self) -> int:
@@ -82,36 +82,38 @@ class Run:
     @cached_property
     def grid(self) -> TimeGrid | None:
         """The grid of one series, with the steps after it; None if it is not known."""
-        grids = [self.given or one.grid for one in self.releases]
-        known = [grid for grid in grids if grid is not None]
-        return extended(grid_over(known), self.ahead) if known else None
+        grids = [self.given or release.grid for release in self.releases]
+        series_grids = [grid for grid in grids if grid is not None]
+        return extended(grid_over(series_grids), self.ahead) if series_grids else None
 
     @cached_property
     def noise(self) -> Array:
         """Standard deviation of the noise at each step that was released."""
-        return np.repeat([one.scale for one in self.releases], self.lengths)
+        return np.repeat([release.scale for release in self.releases], self.lengths)
 
     @property
     def is_even(self) -> bool:
-        """Whether the noise is the same everywhere."""
+        """Return whether the noise is the same everywhere."""
         return float(np.ptp(self.noise)) <= _EQUAL * float(self.noise.max())
 
     @cached_property
-    def whole(self) -> Release:
+    def single_release(self) -> Release:
         """All values as one release, whose noise is that of the mean square."""
         if self.is_one:
             return self.releases[0]
         first = self.releases[0]
         size, starts = self.steps + self.ahead, np.cumsum([0, *self.lengths[:-1]])
-        positions = [_placed(one, start, size) for one, start in zip(self.releases, starts.tolist(), strict=True)]
+        positions = [
+            _placed(release, start, size) for release, start in zip(self.releases, starts.tolist(), strict=True)
+        ]
         order = np.argsort(np.concatenate(positions))
-        is_kept = all(one.sampling_probability == 1 for one in self.releases)
+        is_kept = all(release.sampling_probability == 1 for release in self.releases)
         sampling = Sampling(probability=1.0) if is_kept else first.sampling
         scale = first.scale if self.is_even else math.sqrt(float(np.mean(self.noise**2)))
-        named = [one.invocation for one in self.releases]
+        named = [release.invocation for release in self.releases]
         return Release(
             steps=np.concatenate(positions)[order],
-            values=np.concatenate([one.values for one in self.releases])[order],
+            values=np.concatenate([release.values for release in self.releases])[order],
             design=replace(first.design, signal=self._signal(first.design.signal), sampling=sampling, scale=scale),
             invocation=None if None in named else "".join(map(str, named)),
         )
@@ -125,9 +127,9 @@ class Run:
 
     def last_tiers(self, level: int = 0) -> "Run":
         """Return that of the last tiers of private series, in counts; see :func:`.last_tier`."""
-        found = [last_tier(one, level) for one in self.releases]
-        longest = max(found, key=lambda one: one.design.count.grid.size).design.count.weighting  # all of them are full
-        return replace(self, releases=tuple(_weighted(one, longest) for one in found))
+        last = [last_tier(item, level) for item in self.releases]
+        longest = max(last, key=lambda item: item.design.count.grid.size).design.count.weighting  # all of them are full
+        return replace(self, releases=tuple(_weighted(item, longest) for item in last))
 
     def tiers(self, level: int = 0) -> "Tiered":
         """Return the values of private series in all tiers.
@@ -137,25 +139,25 @@ class Run:
 
         :param level: of groups of keys; 0 is of the keys.
         """
-        counts = [one.design.count for one in self.releases]
+        counts = [item.design.count for item in self.releases]
         tables = [_table(count) for count in counts]
-        ends, weights = max(tables, key=lambda one: int(one.ends[-1]))
+        ends, weights = max(tables, key=lambda item: int(item.ends[-1]))
         octaves = np.diff(np.log(ends), prepend=math.log(ends[0]) - 1.0)
         values, noise = [], []
-        for count, own, release, length in zip(counts, tables, self.releases, self.lengths, strict=True):
+        for count, table, release, length in zip(counts, tables, self.releases, self.lengths, strict=True):
             of_level, scale = values_at(release, count, level)
-            rows = np.searchsorted(own.ends, np.minimum(ends, own.ends[-1]))
-            factor = octaves @ weights / (octaves @ own.weights[rows])
-            factor[-1] = weights[0, -1] / own.weights[0, -1]
+            rows = np.searchsorted(table.ends, np.minimum(ends, table.ends[-1]))
+            factor = octaves @ weights / (octaves @ table.weights[rows])
+            factor[-1] = weights[0, -1] / table.weights[0, -1]
             values.append(factor[:, None, None] * of_level)
             noise.append(np.repeat(factor[:, None] * scale, length, axis=1))
-        found, errors = np.concatenate(values, axis=2), np.concatenate(noise, axis=1)
+        stacked, errors = np.concatenate(values, axis=2), np.concatenate(noise, axis=1)
         by_tier = np.sqrt(np.mean(errors**2, axis=1))
         scale = float(by_tier[-1])
         even = np.where(by_tier > 0, by_tier / (scale or 1.0), 1.0)  # by which all tiers have the same noise
         relative = errors / np.where(by_tier > 0, by_tier, 1.0)[:, None]
         return Tiered(
-            found / even[:, None, None],
+            stacked / even[:, None, None],
             ends,
             weights / 2**RESOLUTION_BITS / even,
             scale,
@@ -206,15 +208,15 @@ def _placed(release: Release, start: int, size: int) -> NDArray[np.int64]:
 
 
 class _Kind(NamedTuple):
-    """What releases have in common that differ by their grids alone, and by the noise."""
+    """Properties in common of releases that differ by their grids alone, and by the noise."""
 
     reading: tuple[Any, ...]
     weighting: Any
     stages: tuple[Any, ...]
 
-    def differs_by_weighting(self, other: "_Kind") -> bool:
-        """Whether all else is the same."""
-        return self != other and (self.reading, self.stages) == (other.reading, other.stages)
+    def differs_by_weighting(self, kind: "_Kind") -> bool:
+        """Return whether all else is the same."""
+        return self != kind and (self.reading, self.stages) == (kind.reading, kind.stages)
 
 
 def _kind(release: Release) -> _Kind:
@@ -236,36 +238,36 @@ def _tiers(count: Count) -> Any:
     return tiers.series, tiers.share, tiers.typical, tiers.total_bound, None if tiers.ends == usual.ends else tiers.ends
 
 
-def runs_of(releases: Sequence[Release], ahead: Any, given: TimeGrid | None) -> list[Run]:
+def runs_of(releases: Sequence[Release], ahead: object, given: TimeGrid | None) -> list[Run]:
     """Return a run for each release of the first grid: of it and of those of its kind on the grids after it.
 
     :raises ValueError: if grids do not follow each other, or one has other releases than the first.
     """
     by_grid: dict[Any, list[Release]] = {}
-    for one in releases:
-        by_grid.setdefault(one.grid, []).append(one)
+    for release in releases:
+        by_grid.setdefault(release.grid, []).append(release)
     if len(by_grid) == 1:
-        return [run_of((one,), ahead, given) for one in releases]
+        return [run_of((release,), ahead, given) for release in releases]
     if given is not None:
         raise ValueError("grid must be left out where releases of several grids are smoothed together: they know it")
     if None in by_grid or any(grid.is_integer for grid in by_grid):
         raise ValueError(f"releases must have grids with times, to be smoothed together over several; {_ONE_BY_ONE}")
     (first, *later) = sorted(by_grid.values(), key=lambda row: _begin(row[0]))
     chains = []
-    for one in first:
-        kind = _kind(one)
-        alike = [[other for other in row if _kind(other) == kind] for row in later]
-        count = one.design.signal.count
+    for release in first:
+        kind = _kind(release)
+        alike = [[candidate for candidate in row if _kind(candidate) == kind] for row in later]
+        count = release.design.signal.count
         if count is not None and count.tiers is not None and not all(alike):
-            others = [other for row in later for other in row]
-            if any(kind.differs_by_weighting(_kind(other)) for other in others):
+            candidates = [candidate for row in later for candidate in row]
+            if any(kind.differs_by_weighting(_kind(candidate)) for candidate in candidates):
                 what = "ends, share, typical and total_bound"
-                together = "to be smoothed together over several grids"
-                raise ValueError(f"releases must have the same tiers, by {what}, {together}; {_ONE_BY_ONE}")
+                purpose = "to be smoothed together over several grids"
+                raise ValueError(f"releases must have the same tiers, by {what}, {purpose}; {_ONE_BY_ONE}")
         if any(len(row) != 1 for row in alike) or any(len(row) != len(first) for row in later):
-            problem = f"releases must be the same kinds of series on every grid; of {one.grid!r}, one is not on all"
+            problem = f"releases must be the same kinds of series on every grid; of {release.grid!r}, one is not on all"
             raise ValueError(f"{problem}: {_ONE_BY_ONE}, or leave it out")
-        chains.append(run_of((one, *(row[0] for row in alike)), ahead, None))
+        chains.append(run_of((release, *(row[0] for row in alike)), ahead, None))
     return chains
 
 
@@ -275,11 +277,11 @@ def series_by_kind(releases: Sequence[Release]) -> list[list[Release]]:
     Numbers of individuals, and totals over time, are not among them.
     """
     by_kind: dict[Any, list[Release]] = {}
-    for one in releases:
-        count = one.design.signal.count
+    for release in releases:
+        count = release.design.signal.count
         if count is not None and count.per is None and not count.reading.is_once and count.grid.size > 1:
-            kind = _kind(one)[0], count.grid.step, count.grid.zone, count.grid.is_integer and count.grid
-            by_kind.setdefault(kind, []).append(one)
+            kind = _kind(release)[0], count.grid.step, count.grid.zone, count.grid.is_integer and count.grid
+            by_kind.setdefault(kind, []).append(release)
     return list(by_kind.values())
 
 
@@ -288,7 +290,7 @@ def _begin(release: Release) -> Any:
     return release.grid.edges()[0]
 
 
-def run_of(releases: tuple[Release, ...], ahead: Any, given: TimeGrid | None) -> Run:
+def run_of(releases: tuple[Release, ...], ahead: object, given: TimeGrid | None) -> Run:
     """Return a run with as many steps after it as :func:`.smooth` is asked for."""
     run = Run(releases, given=given)
     if ahead is None:

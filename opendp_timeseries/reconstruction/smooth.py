@@ -15,20 +15,20 @@ import numpy as np
 from opendp_timeseries import _validate as check
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction import errors, haar
-from opendp_timeseries.reconstruction.counts import counts_of
-from opendp_timeseries.reconstruction.everybody import of_everybody, shares_of_mean
 from opendp_timeseries.reconstruction.interpolate import interpolate
-from opendp_timeseries.reconstruction.levels import OF_COUNTS, Panel, Prior, panel
-from opendp_timeseries.reconstruction.matrices import Array, FitError
-from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.panels import are_joint, smooth_panel, smooth_private_panel
 from opendp_timeseries.reconstruction.reconcile import consistent_series, panel_first, reconcile
 from opendp_timeseries.reconstruction.runs import Run, Tiered, run_of, runs_of
-from opendp_timeseries.reconstruction.seasons import Season, Seasons, read_seasons
-from opendp_timeseries.reconstruction.series import Series, of_each_part, panel_of, progress_line, reconstruct_parts
-from opendp_timeseries.reconstruction.structural import fit
 from opendp_timeseries.release.release import Release, check_release
+from opendp_timeseries.results.series import Series, of_each_part, panel_of, progress_line, reconstruct_parts
+from opendp_timeseries.smoothing import errors, haar
+from opendp_timeseries.smoothing.counts import counts_of
+from opendp_timeseries.smoothing.everybody import of_everybody, shares_of_mean
+from opendp_timeseries.smoothing.levels import OF_COUNTS, Panel, Prior, panel
+from opendp_timeseries.smoothing.matrices import Array, FitError
+from opendp_timeseries.smoothing.observations import Observations
+from opendp_timeseries.smoothing.seasons import Season, Seasons, read_seasons
+from opendp_timeseries.smoothing.structural import fit
 
 #: With fewer kept steps there is nothing to learn variances from.
 MIN_KEPT: Final = 8
@@ -52,7 +52,7 @@ def smooth(
     trend: bool = ...,
     band: Band = ...,
     filtered: bool = ...,
-    holidays: Any = ...,
+    holidays: object = ...,
     grid: TimeGrid | None = ...,
     ahead: str | int | None = ...,
     progress: bool | None = ...,
@@ -66,7 +66,7 @@ def smooth(
     trend: bool = ...,
     band: Band = ...,
     filtered: bool = ...,
-    holidays: Any = ...,
+    holidays: object = ...,
     grid: TimeGrid | None = ...,
     ahead: str | int | None = ...,
     progress: bool | None = ...,
@@ -79,7 +79,7 @@ def smooth(
     trend: bool = False,
     band: Band = "counts",
     filtered: bool = False,
-    holidays: Any = (),
+    holidays: object = (),
     grid: TimeGrid | None = None,
     ahead: str | int | None = None,
     progress: bool | None = None,
@@ -188,14 +188,14 @@ def smooth(
     check.choice("method", method, get_args(SmoothMethod))
     check.choice("band", band, get_args(Band))
     options = _Options(seasons, holidays, bool(trend), band, bool(filtered), progress)
-    if isinstance(release, (list, tuple)) and release and all(isinstance(one, Release) for one in release):
+    if isinstance(release, (list, tuple)) and release and all(isinstance(item, Release) for item in release):
         runs = runs_of(release, ahead, grid)
         return _of_run(runs[0], method, options) if len(runs) == 1 else _with_totals(runs, method, options)
     return _of_run(run_of((check_release(release),), ahead, grid), method, options)[0]
 
 
-class _Asked(NamedTuple):
-    """What the model has, and what values and errors are of."""
+class _Specification(NamedTuple):
+    """Components of the model, and the quantity that values and errors are of."""
 
     patterns: tuple[Season, ...]
     trend: bool
@@ -210,48 +210,48 @@ class _Asked(NamedTuple):
 
 
 class _Options(NamedTuple):
-    """How to smooth, as it was given."""
+    """Options of :func:`smooth`, as they were given."""
 
     seasons: Seasons
-    holidays: Any
+    holidays: object
     trend: bool
     band: Band
     filtered: bool
     progress: bool | None
 
-    def asked(self, run: Run) -> _Asked:
-        """Return what a run is asked for."""
+    def specification(self, run: Run) -> _Specification:
+        """Return the specification of a run's model."""
         size, count = run.steps + run.ahead, run.count
         series = run.releases[0].size // run.lengths[0]
         tiers = None if count is None else count.tiers
         among = series // (1 if tiers is None else tiers.series)
-        return _Asked(read_seasons(self.seasons, run.grid, size, self.holidays), self.trend, self.band, among)
+        return _Specification(read_seasons(self.seasons, run.grid, size, self.holidays), self.trend, self.band, among)
 
     @property
-    def shown(self) -> bool:
-        """Whether progress shows."""
+    def shows_progress(self) -> bool:
+        """Return whether progress shows."""
         return sys.stderr.isatty() if self.progress is None else self.progress
 
 
 def _of_run(run: Run, method: SmoothMethod, options: _Options) -> tuple[Series, ...]:
     """Return the series of a run; of private panels with groups, of each level."""
-    asked, count = options.asked(run), run.count
+    spec, count = options.specification(run), run.count
     tiers = None if count is None else count.tiers
     if method == "structural":
-        found: tuple[Series, ...]
+        series: tuple[Series, ...]
         if count is not None and tiers is not None:
-            alone = run.is_one and run.steps == 1 and count.reading.grouping is None
-            found = (_in_one_step(run, asked),) if alone else _private_series(run, asked, options.shown)
+            is_one_step = run.is_one and run.steps == 1 and count.reading.grouping is None
+            series = (_in_one_step(run, spec),) if is_one_step else _private_series(run, spec, options.shows_progress)
         else:
-            found = _jointly([run], asked, options.shown) or (_each_counted(run, asked, options),)
-        return tuple(_over(run, one) for one in found)
-    if asked != _Asked((), False, "counts", asked.among):
+            series = _jointly([run], spec, options.shows_progress) or (_counted_series(run, spec, options),)
+        return tuple(_over(run, part) for part in series)
+    if spec != _Specification((), False, "counts", spec.among):
         raise ValueError(
             "method='haar' has neither seasons, trend nor band; leave them out, or take method='structural'"
         )
     if not run.is_one:
         raise ValueError("method='haar' has no steps ahead and smooths one release; take method='structural'")
-    release = run.whole
+    release = run.single_release
     if tiers is not None:
         raise ValueError("method='haar' reads one series, and this release has several tiers of it; leave it out")
     if release.sampling_probability < 1:
@@ -259,7 +259,7 @@ def _of_run(run: Run, method: SmoothMethod, options: _Options) -> tuple[Series, 
             f"method='haar' needs every step, and this release kept each with probability"
             f" {release.sampling_probability:g}; take method='structural'"
         )
-    return (reconstruct_parts(release, partial(_tried, make=_haar)),)
+    return (reconstruct_parts(release, partial(_fit_or_line, make=_haar)),)
 
 
 def _over(run: Run, series: Series) -> Series:
@@ -271,11 +271,13 @@ def _over(run: Run, series: Series) -> Series:
     return replace(series, ahead=run.ahead, sources=sources, parts=parts)
 
 
-def _each_counted(run: Run, asked: _Asked, options: _Options) -> Series:
+def _counted_series(run: Run, spec: _Specification, options: _Options) -> Series:
     """Return the series of counts with a cap, or of counts made elsewhere, each by itself."""
     noise = None if len(run.releases) == 1 else run.noise
-    made = partial(_tried, make=_structural, asked=asked, filtered=options.filtered, noise=noise, ahead=run.ahead)
-    return reconstruct_parts(run.whole, made, progress=options.shown)
+    estimator = partial(
+        _fit_or_line, make=_structural, spec=spec, filtered=options.filtered, noise=noise, ahead=run.ahead
+    )
+    return reconstruct_parts(run.single_release, estimator, progress=options.shows_progress)
 
 
 def _with_totals(runs: Sequence[Run], method: SmoothMethod, options: _Options) -> tuple[Series, ...]:
@@ -289,28 +291,28 @@ def _with_totals(runs: Sequence[Run], method: SmoothMethod, options: _Options) -
             " release at a time, or take method='structural'"
         )
     ordered = [runs[k] for k in order]
-    together = _jointly(ordered, options.asked(ordered[0])._replace(among=1), options.shown)
-    if together is None:
+    joint = _jointly(ordered, options.specification(ordered[0])._replace(among=1), options.shows_progress)
+    if joint is None:
         return reconcile(*(_of_run(run, method, options)[0] for run in runs))
-    return tuple(_over(run, together[order.index(k)]) for k, run in enumerate(runs))
+    return tuple(_over(run, joint[order.index(k)]) for k, run in enumerate(runs))
 
 
-def _jointly(runs: Sequence[Run], asked: _Asked, progress: bool) -> tuple[Series, ...] | None:
+def _jointly(runs: Sequence[Run], spec: _Specification, progress: bool) -> tuple[Series, ...] | None:
     """Return the series of a panel, and of its totals if there are any, from one fit; None where there is none."""
     if not are_joint(runs):
         return None
     count = runs[0].count
     private = count is not None and count.tiers is not None
-    model = asked.model(f" of all series{' and tiers of activity' if private else ''} jointly")
+    model = spec.model(f" of all series{' and tiers of activity' if private else ''} jointly")
     try:
         with np.errstate(all="ignore"):
-            for release in (one for run in runs for one in run.releases):
+            for release in (part for run in runs for part in run.releases):
                 _check_kept(release, float(np.std(release.values)))
             return (smooth_private_panel if private else smooth_panel)(
                 runs,
-                asked.patterns,
-                trend=asked.trend,
-                counts=asked.band == "counts",
+                spec.patterns,
+                trend=spec.trend,
+                counts=spec.band == "counts",
                 model=model,
                 done=progress_line(len(count.panel or ()) if count else 0) if progress else None,
             )
@@ -318,7 +320,7 @@ def _jointly(runs: Sequence[Run], asked: _Asked, progress: bool) -> tuple[Series
         return None
 
 
-def _tried(release: Release, make: Callable[..., Series], **options: Any) -> Series:
+def _fit_or_line(release: Release, make: Callable[..., Series], **options: object) -> Series:
     """Make a series; where that does not work, a line that says why."""
     try:
         with np.errstate(all="ignore"):  # absurd values overflow, and are found
@@ -347,90 +349,92 @@ def _check_kept(release: Release, measure: float) -> None:
         raise FitError("the kept values do not vary, or beyond all measure")
 
 
-def _structural(release: Release, *, asked: _Asked, filtered: bool, noise: Array | None, ahead: int) -> Series:
+def _structural(release: Release, *, spec: _Specification, filtered: bool, noise: Array | None, ahead: int) -> Series:
     """Return the series of a release.
 
     :param noise: at each step, where it is not the same at all.
     """
     _check_kept(release, float(np.std(release.values)) if len(release) else 0.0)
-    seen = replace(_observations(release, filtered), among=asked.among, ahead=ahead)
+    data = replace(_observations(release, filtered), among=spec.among, ahead=ahead)
     if noise is not None:
-        seen = replace(seen, variance=np.maximum(noise[release.steps] ** 2, _LEAST * np.var(release.values)))
-    found = fit(seen, asked.patterns, trend=asked.trend)
-    of_rate = found.mean, found.variance, np.ones(seen.size)
-    values, variance, passed = of_rate if asked.band == "rate" else counts_of(seen, found)
-    unfiltered = seen.taps is not None
+        data = replace(data, variance=np.maximum(noise[release.steps] ** 2, _LEAST * np.var(release.values)))
+    posterior = fit(data, spec.patterns, trend=spec.trend)
+    of_rate = posterior.mean, posterior.variance, np.ones(data.size)
+    values, variance, passed = of_rate if spec.band == "rate" else counts_of(data, posterior)
+    unfiltered = data.taps is not None
     kept_filter = " of the filtered counts" if release.design.signal.kernels else ""
     return Series(
         values,
         release=release,
         standard_error=np.sqrt(variance),
-        covariance=errors.scaled(found.joint, passed) + errors.diagonal(variance - passed**2 * found.variance),
-        error_covers=asked.band,
+        covariance=errors.scaled(posterior.joint, passed) + errors.diagonal(variance - passed**2 * posterior.variance),
+        error_covers=spec.band,
         unfiltered=unfiltered,
-        events=found.events.steps(seen.steps, values),
-        model=asked.model(" of the counts before the filter" if unfiltered else kept_filter),
+        events=posterior.events.steps(data.steps, values),
+        model=spec.model(" of the counts before the filter" if unfiltered else kept_filter),
     )
 
 
-def _in_one_step(run: Run, asked: _Asked) -> Series:
+def _in_one_step(run: Run, spec: _Specification) -> Series:
     """Return the numbers of everybody at each key, in a grid of one step, which has a level and no shape."""
-    if asked.trend or asked.band == "rate":
+    if spec.trend or spec.band == "rate":
         raise ValueError("a grid of one step has neither a trend nor a rate; leave out trend and band")
-    return _tried(run.last_tiers().whole, make=_levels_of_keys, run=run)
+    return _fit_or_line(run.last_tiers().single_release, make=_levels_of_keys, run=run)
 
 
 def _levels_of_keys(last: Release, *, run: Run) -> Series:
     (behind,) = run.releases
-    values, own, shared = last.values, np.full(last.size, last.scale**2), 0.0
+    values, variances, shared = last.values, np.full(last.size, last.scale**2), 0.0
     if len(behind) < behind.size or not np.max(np.abs(behind.values)) < _BEYOND > behind.scale:
         raise FitError("values are missing, or beyond all measure")
     tiered = run.tiers()
     if len(tiered.values) > 1:
-        found = _levels(tiered.values[..., 0].T, tiered, 1.0)
-        if found is None:
+        estimate = _levels(tiered.values[..., 0].T, tiered, 1.0)
+        if estimate is None:
             raise FitError("the levels were not found")
-        values, own, shared = found.levels, found.own, found.shared
+        values, variances, shared = estimate.levels, estimate.variances, estimate.shared
     return Series(
         values,
         release=last,
-        standard_error=np.sqrt(own + shared * own**2),
-        covariance=errors.diagonal(own) + errors.common(own, shared),
+        standard_error=np.sqrt(variances + shared * variances**2),
+        covariance=errors.diagonal(variances) + errors.common(variances, shared),
         error_covers="counts",
         sources=(behind,),
         model="a level for each key, of all keys and tiers of activity jointly",
     )
 
 
-def _private_series(run: Run, asked: _Asked, progress: bool) -> tuple[Series, ...]:
+def _private_series(run: Run, spec: _Specification, progress: bool) -> tuple[Series, ...]:
     """Return the series of everybody, from counts in several tiers of activity; with groups, of each level of them."""
-    if together := _jointly([run], asked, progress):
-        return together
+    if joint := _jointly([run], spec, progress):
+        return joint
     count = run.releases[0].design.count
-    levels = tuple(_each_by_itself(run, count, asked, progress, level) for level in range(len(count.reading.levels)))
-    is_known = all(np.all(one.standard_error > 0) for one in levels)
+    levels = tuple(_separate_series(run, count, spec, progress, level) for level in range(len(count.reading.levels)))
+    is_known = all(np.all(series.standard_error > 0) for series in levels)
     return consistent_series(levels) if len(levels) > 1 and is_known else levels
 
 
-def _each_by_itself(run: Run, count: Count, asked: _Asked, progress: bool, level: int) -> Series:
+def _separate_series(run: Run, count: Count, spec: _Specification, progress: bool, level: int) -> Series:
     """Return the series of everybody, those of a panel each by itself, but for their levels."""
-    tiered, last = run.tiers(level), run.last_tiers(level).whole
+    tiered, last = run.tiers(level), run.last_tiers(level).single_release
     by_key, step_cap = np.moveaxis(tiered.values, 1, 0), count.reading.step_cap
     share, noise = shares_of_mean(tiered.noise, run.steps)
     levels = None if last.keys is None else _levels(by_key @ share, tiered, noise, Prior.of(step_cap))
-    known = [None] * len(by_key) if levels is None else zip(levels.levels, levels.covariance.diagonal(), strict=True)
+    priors = [None] * len(by_key) if levels is None else zip(levels.levels, levels.covariance.diagonal(), strict=True)
     of_all = tiered._replace(values=tiered.values[:, :0])
-    made = partial(_everybody, asked=asked, tiered=of_all, step_cap=step_cap, ahead=run.ahead)
-    found = of_each_part(last, made, list(by_key), list(known), progress=progress)
-    parts = [replace(part, sources=run.releases) if part.converged else part for part, _ in found]
+    estimator = partial(_everybody, spec=spec, tiered=of_all, step_cap=step_cap, ahead=run.ahead)
+    fits = of_each_part(last, estimator, list(by_key), list(priors), progress=progress)
+    parts = [replace(part, sources=run.releases) if part.converged else part for part, _ in fits]
     if last.keys is None:
         return replace(parts[0], sources=run.releases)
     joint = None
     if levels is not None:
         # As levels add up to that of all, their errors go together.
-        own = [size * by_level for size, (_, by_level) in zip(levels.own, found, strict=True)]
-        alone = [part.covariance + errors.common(row, -levels.shared) for part, row in zip(parts, own, strict=True)]
-        joint = errors.independent(alone) + errors.common(np.concatenate(own), levels.shared)
+        loadings = [size * by_level for size, (_, by_level) in zip(levels.variances, fits, strict=True)]
+        covariances = [
+            part.covariance + errors.common(row, -levels.shared) for part, row in zip(parts, loadings, strict=True)
+        ]
+        joint = errors.independent(covariances) + errors.common(np.concatenate(loadings), levels.shared)
     return panel_of(last, parts, sources=run.releases, covariance=joint)
 
 
@@ -445,64 +449,64 @@ def _levels(means: Array, tiered: Tiered, of_mean: float, prior: Prior = OF_COUN
 
 
 def _everybody(
-    one: Release,
+    release: Release,
     values: Array,
-    known: tuple[float, float] | None,
+    level_estimate: tuple[float, float] | None,
     *,
-    asked: _Asked,
+    spec: _Specification,
     tiered: Tiered,
     step_cap: int,
     ahead: int,
 ) -> tuple[Series, Array]:
     """Return the series of everybody, from its values in all tiers, and how far each step goes along with its level.
 
-    :param one: the last tier, in counts.
-    :param known: the level and its variance, where more than these values tell it.
+    :param release: the last tier, in counts.
+    :param level_estimate: the level and its variance, where more than these values tell it.
     :param tiered: weights and noise.
     """
     noise = max(tiered.scale, 1e-4 * float(np.std(values)))
     try:
         with np.errstate(all="ignore"):
-            _check_kept(one, noise)
-            found = of_everybody(
+            _check_kept(release, noise)
+            estimate = of_everybody(
                 values / noise,
                 tiered.ends,
                 tiered.weights / noise,
                 step_cap**0.5,
-                asked.patterns,
-                trend=asked.trend,
-                counts=asked.band == "counts",
-                known=known,
-                among=asked.among,
+                spec.patterns,
+                trend=spec.trend,
+                counts=spec.band == "counts",
+                level_estimate=level_estimate,
+                among=spec.among,
                 noise=tiered.noise,
                 ahead=ahead,
                 prior=Prior.of(step_cap),
             )
     except FitError as error:
-        return _line(one, error), np.zeros(one.size)
+        return _line(release, error), np.zeros(release.size)
     series = Series(
-        found.mean,
-        release=one,
-        standard_error=np.sqrt(found.variance),
-        covariance=found.joint,
-        error_covers=asked.band,
-        events=found.events,
-        model=f"{asked.model()} of all tiers of activity",
+        estimate.mean,
+        release=release,
+        standard_error=np.sqrt(estimate.variance),
+        covariance=estimate.joint,
+        error_covers=spec.band,
+        events=estimate.events,
+        model=f"{spec.model()} of all tiers of activity",
     )
-    return series, found.by_level
+    return series, estimate.by_level
 
 
 def _observations(release: Release, filtered: bool) -> Observations:
-    """What the model knows of a release: its values and noise, and the filter."""
-    made = release.design.signal
+    """Return a release's data for the model: its values and noise, and the filter."""
+    signal = release.design.signal
     taps = None
-    if made.kernels:
-        spectra = [np.fft.rfft(kernel.taps) for kernel in made.kernels]
+    if signal.kernels:
+        spectra = [np.fft.rfft(kernel.taps) for kernel in signal.kernels]
         taps = np.fft.irfft(np.prod(spectra, axis=0), n=release.size)
     # A release without noise still needs a variance that arithmetic can see.
     least = _LEAST * float(np.var(release.values))
-    cap = 1 if made.count is None else made.count.reading.step_cap
-    seen = Observations(
+    cap = 1 if signal.count is None else signal.count.reading.step_cap
+    data = Observations(
         size=release.size,
         steps=release.steps,
         values=release.values,
@@ -511,16 +515,16 @@ def _observations(release: Release, filtered: bool) -> Observations:
         dispersion=cap**0.5,  # between one event and the most that one individual may have in a step
         doubt=0.5 + float(np.log(cap)) / 4,
     )
-    width = 2 * seen.radius + 1
-    undone = not filtered and seen.gain > 0 and release.size * width * (width + 50) <= _WORK
+    width = 2 * data.radius + 1
+    undone = not filtered and data.gain > 0 and release.size * width * (width + 50) <= _WORK
     if taps is None or undone:
-        return seen
+        return data
     # The filtered counts as counts, whose own variance is less.
-    return replace(seen, taps=None, dispersion=max(seen.energy / max(seen.gain, 1e-9), 1e-9) * seen.dispersion)
+    return replace(data, taps=None, dispersion=max(data.energy / max(data.gain, 1e-9), 1e-9) * data.dispersion)
 
 
 def series_of(releases: Sequence[Release], **how: Any) -> list[Series]:
     """Smooth releases of one log, and give the first one's series; and then its totals, as far as there are any."""
-    first, *others = releases
-    alone = not others and (first.design.signal.count is None or first.design.count.reading.grouping is None)
-    return [smooth(first, **how)] if alone else list(smooth(releases, **how))
+    first, *totals = releases
+    is_single = not totals and (first.design.signal.count is None or first.design.count.reading.grouping is None)
+    return [smooth(first, **how)] if is_single else list(smooth(releases, **how))

@@ -365,7 +365,7 @@ def check_whole(whole: Whole, bound: PrivacyLoss, source: str) -> None:
 def check_release(release: object) -> Release:
     """Return a release; raise TypeError for any other object, naming it."""
     if not isinstance(release, Release):
-        raise TypeError(f"release ({check.shown(release)}) must be a Release, which a measurement returns")
+        raise TypeError(f"release ({check.quote(release)}) must be a Release, which a measurement returns")
     return release
 
 

@@ -48,7 +48,7 @@ class Whole:
         for name in ("identifier", "digest", "programme"):  # they are displayed, and may come from any document
             value = getattr(self, name)
             if value is not None and not _HEXADECIMAL.fullmatch(value):
-                raise ValueError(f"{name} of the whole ({check.shown(value)}) must be hexadecimal")
+                raise ValueError(f"{name} of the whole ({check.quote(value)}) must be hexadecimal")
 
     def __str__(self) -> str:
         of = "" if self.parts is None else f" of {self.parts}"

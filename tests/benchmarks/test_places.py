@@ -17,9 +17,9 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.design import Design
-from opendp_timeseries.plugin.known import signal_of
-from opendp_timeseries.reconstruction.levels import panel
-from opendp_timeseries.reconstruction.matrices import FitError
+from opendp_timeseries.plugin.mechanisms import signal_of
+from opendp_timeseries.smoothing.levels import panel
+from opendp_timeseries.smoothing.matrices import FitError
 from tests.reconstruction.simulated import week
 from tests.reconstruction.test_joint import city, hours, rainy_days, released
 

@@ -22,7 +22,7 @@ from opendp_timeseries.__main__ import main
 from opendp_timeseries.commandline import inputs, outputs, publication, release
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.commandline.words import TABLES, WORDS
-from opendp_timeseries.reconstruction.everybody import last_tier
+from opendp_timeseries.smoothing.everybody import last_tier
 from tests.commandline.trips import export_trips, stations
 from tests.refused import refusal
 

@@ -11,7 +11,7 @@ from opendp_timeseries.__main__ import main
 from opendp_timeseries.commandline import waiting
 from opendp_timeseries.commandline.waiting import stage
 from opendp_timeseries.counting import files
-from opendp_timeseries.counting.progress import tell
+from opendp_timeseries.counting.progress import report
 
 GRID = ["--start", "2024-01-01", "--size", "24", "--step", "1h", "--zone", "UTC"]
 CHECK = ["--identifier", "who", "--time", "when", *GRID, "--participation-cap", "2"]
@@ -40,23 +40,23 @@ def test_it_says_what_is_done_and_how_far(monkeypatch):
         until = time.monotonic() + 60
         while not terminal.getvalue() and time.monotonic() < until:
             time.sleep(0.001)
-        tell(1, 3)
-        tell(5, 0)  # of no length
-    tell(1, 2)  # nobody waits
+        report(1, 3)
+        report(5, 0)  # of no length
+    report(1, 2)  # nobody waits
     assert terminal.getvalue() == "Reading log.csv …\n  33% \r      \r"
 
 
 def test_soon_and_quietly_it_says_nothing(monkeypatch):
     terminal = terminal_of(monkeypatch)
     with stage("Reading log.csv", quiet=True):
-        tell(1, 3)
+        report(1, 3)
     monkeypatch.setattr(waiting, "_PATIENCE", 1e6)
     with stage("Reading log.csv", quiet=False):
-        tell(1, 3)
+        report(1, 3)
     monkeypatch.setattr(waiting, "_PATIENCE", 0.0)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with stage("Reading log.csv", quiet=False):
-        tell(1, 3)
+        report(1, 3)
     assert (terminal.getvalue(), sys.stderr.getvalue()) == ("", "")
 
 
@@ -68,7 +68,7 @@ def test_a_terminal_that_is_gone_ends_nothing(monkeypatch, closed):
         time.sleep(0.05)  # in which the first words are said
         if closed:
             terminal.close()
-        tell(1, 3)
+        report(1, 3)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

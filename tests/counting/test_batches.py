@@ -8,7 +8,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.counting import batches, memory
 from opendp_timeseries.counting.files import read_csv_log
-from opendp_timeseries.counting.progress import heard
+from opendp_timeseries.counting.progress import progress_listener
 from opendp_timeseries.counting.tables import log_in_utc
 from opendp_timeseries.grid import Period
 from tests.counting.tables import count_of, rows_of_csv
@@ -89,7 +89,7 @@ def test_as_many_rows_of_one_individual_as_the_step_cap_are_left(tmp_path, monke
 
 def test_the_share_that_is_read_grows_to_the_whole(tmp_path):
     path, shares = log_file(tmp_path, 9, 40_000), []
-    with heard(shares.append):
+    with progress_listener(shares.append):
         read_csv_log(path, count_of("who", "when", GRID).reading, zone="UTC")
     read_csv_log(path, count_of("who", "when", GRID).reading, zone="UTC")  # nobody hears
     assert len(shares) > 1

@@ -19,7 +19,7 @@ from opendp_timeseries.design.reading import MAX_BOUND, Source
 from opendp_timeseries.design.tiers import Tiers, tiers_for
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.plugin.known import stated_designs
+from opendp_timeseries.plugin.mechanisms import stated_designs
 from tests import make
 from tests.counting import drawn
 from tests.oracles import counting as oracle

@@ -24,7 +24,7 @@ from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.design.weighting import capped
 from opendp_timeseries.grid import Period, TimeGrid
-from opendp_timeseries.plugin.known import stated_designs
+from opendp_timeseries.plugin.mechanisms import stated_designs
 from tests import make
 from tests.refused import refuses
 

@@ -27,14 +27,14 @@ from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss
 from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.accounting.subsampled import KeptCount, extremal_law
 from opendp_timeseries.counting import database
-from opendp_timeseries.counting.capped_count import Places, _add_weighed, _apart, _groups
+from opendp_timeseries.counting.capped_count import Places, _add_weighed, _groups, _with_gap
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.scaling import sizes_of
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, parse_zone
 from opendp_timeseries.ledger.book import _LINE
 from opendp_timeseries.plugin import subsampled_gaussian
-from opendp_timeseries.plugin._opendp import how_made
+from opendp_timeseries.plugin._opendp import call_of
 from tests import make
 from tests.counting.drawn import TELLING
 from tests.counting.test_texts import NAMES
@@ -69,9 +69,9 @@ def bounded_by_steps(sound, reach, *, square, entries):
 
 def across_periods(sound, rows, *caps):
     def apart(pairs, *gap):
-        return _apart(pairs._replace(people=pairs.people >> rows.places.period_bits), *gap)
+        return _with_gap(pairs._replace(people=pairs.people >> rows.places.period_bits), *gap)
 
-    return seeing(_apart=apart)(sound, rows, *caps)
+    return seeing(_with_gap=apart)(sound, rows, *caps)
 
 
 def in_the_query(part, sound, broken):
@@ -302,7 +302,7 @@ def without_the_first(losses, **adaptivity):
 
 
 def without_stages(measurement):
-    made = how_made(measurement)
+    made = call_of(measurement)
     return made and made._replace(arguments={k: v for k, v in made.arguments.items() if k != "transformation0"})
 
 
@@ -357,7 +357,7 @@ MUTANTS = [
     mutant("a gap that goes on into the next period", "SortedRows._pairs", across_periods,
            IN_MEMORY),
     mutant("a gap that goes on into the next period, in a database", "database:_thinned",
-           edited(("groups = pairs.columns, [*alone]", 'groups = pairs.columns, ["who"]')),
+           edited(("groups = pairs.columns, [*identity]", 'groups = pairs.columns, ["who"]')),
            IN_DATABASE),
     mutant("days of UTC in place of the zone's", "periods:_by_calendar",
            seeing(parse_zone=lambda zone: parse_zone("UTC")),
@@ -450,9 +450,9 @@ MUTANTS = [
     mutant("a gap from the last step seen, kept or not", "_kept_on_line", seeing(_walk=lambda line, kept, gap: kept),
            "test_what_is_left_of_all_sets_of_steps_is_apart_and_begins_with_the_first",
            ("test_first_come_then_rest", [0, 2, 4, 6, 8], 3, [0, 4, 8])),
-    mutant("a gap between the series of a panel", "capped_count:_apart",
+    mutant("a gap between the series of a panel", "capped_count:_with_gap",
            seeing(_groups=lambda people, series: _groups(people)), "test_every_series_has_a_gap_of_its_own"),
-    mutant("a gap between people", "capped_count:_apart", seeing(_groups=lambda people, series: _groups(series)),
+    mutant("a gap between people", "capped_count:_with_gap", seeing(_groups=lambda people, series: _groups(series)),
            "test_people_do_not_wait_for_each_other"),
     mutant("one key too many at a step", "_in_few_series", given(key_cap=lambda cap: cap + 1),
            IN_MEMORY),
@@ -525,12 +525,12 @@ MUTANTS = [
            ("test_one_line_is_one_row_whatever_is_in_it", b"ann,2024-03-30")),
     mutant("a carriage return is a part of the last field", "fields:plain_fields", edited(("if returns:", "if False:")),
            "test_all_lines_of_a_plain_file_are_read_by_their_bytes"),
-    mutant("fewer rows of a file than the step cap", "batches:_few", given(most=lambda most: 1),
+    mutant("fewer rows of a file than the step cap", "batches:_first_rows", given(cap=lambda cap: 1),
            "test_as_many_rows_of_one_individual_as_the_step_cap_are_left"),
-    mutant("rows of a file are not folded", "batches:_few", given(most=2**62),
+    mutant("rows of a file are not folded", "batches:_first_rows", given(cap=2**62),
            "test_as_many_rows_of_one_individual_as_the_step_cap_are_left"),
     mutant("rows of a file of other keys are nobody's", "read_csv_log",
-           edited(("rows.series % whole.series", "rows.series")),
+           edited(("rows.series % layout.series", "rows.series")),
            ("test_counts_are_those_of_all_rows", 1, {"participation_cap": 2, "step_cap": 1}, True)),
     mutant("times in a file rounded to the next", "files:_from_number", seeing(decimal=but(
                decimal, ROUND_FLOOR=decimal.ROUND_HALF_EVEN)),
@@ -586,11 +586,11 @@ MUTANTS = [
     mutant("periods of unequal length, as if all were as the first, in a database", "database:_in_periods",
            edited(("np.all(lengths[:-1] == lengths[0]) and lengths[-1] <= lengths[0]", "True")),
            "test_each_day_is_capped_where_the_first_is_shorter"),
-    mutant("zeros before a number left out, in a database", "database:_apart",
+    mutant("zeros before a number left out, in a database", "database:_labels",
            lambda sound, column, dialect: sound(
                column.re_replace("^0+([0-9])", r"\1") if column.type().is_string() else column, dialect),
            "test_a_number_with_zeros_before_it_is_a_name"),
-    mutant("zeros before a whole floating-point number, in a database", "database:_apart",
+    mutant("zeros before a whole floating-point number, in a database", "database:_labels",
            seeing(_WHOLE=r"^(-?[0-9]{1,15})\.0\z"), "test_a_number_with_zeros_before_it_is_a_name"),
     mutant("the end of a scale in the next, in a database", "database:_weighed", edited(("size <=", "size <")),
            IN_DATABASE),
@@ -615,7 +615,7 @@ MUTANTS = [
            edited(("amounts[(positions", "amounts[: np.count_nonzero((positions"),
                   ("reading.size)]", "reading.size))]")),
            ("test_values_stay_beside_their_rows_whatever_the_identifiers", False)),
-    mutant("amounts in the order of the file", "sort_along", edited(("others[order]", "others")),
+    mutant("amounts in the order of the file", "sort_along", edited(("values[order]", "values")),
            ("test_values_stay_beside_their_rows_whatever_the_identifiers", True), "test_rows_and_what_is_sorted_along"),
     mutant("one of the rows that are folded", "batches:_sums",
            edited(("np.add.reduceat(amounts, firsts)", "amounts[firsts]")),
@@ -828,7 +828,7 @@ MUTANTS = [
            "test_a_filter_is_exact_at_the_limit_of_what_it_passes"),
     # ---- sampling
     mutant("steps kept where something was counted", "make_part",
-           edited(("kept = sample.draw()", "kept = np.flatnonzero(values)")),
+           edited(("steps = sample.draw()", "steps = np.flatnonzero(values)")),
            "test_the_sample_does_not_depend_on_the_signal"),
     mutant("mask fixed across releases", "sample_of",
            after(lambda sample: sample._replace(draw=functools.cache(sample.draw))),
@@ -972,7 +972,7 @@ MUTANTS = [
            "test_quantiles_on_the_lattice_are_not_below"),
     mutant("a member of a composition left out", "_composition_of_noise",
            seeing(joint=but(joint, joint_loss=without_the_first)), "test_no_member_is_left_out"),
-    mutant("the stages before a member forgotten", "known_loss", seeing(how_made=without_stages),
+    mutant("the stages before a member forgotten", "mechanism_of", seeing(call_of=without_stages),
            "test_distances_go_through_the_stages_before"),
     mutant("a stage of another maker that nobody mentions", "foreign_stage", always(None),
            ("test_a_stage_that_no_release_knows_of_is_not_charged_for_less_than_it_does", "in between")),
@@ -994,7 +994,7 @@ MUTANTS = [
            edited(("len(bound.by) == 0 and ", "")), "test_the_bound_on_the_whole_log_counts"),
     mutant("a stage of another maker before a composition", "invocations", after(lambda found: found[:1]), STATED),
     mutant("a stage of another maker inside a composition", "_composition_of_noise",
-           edited(("one.foreign is not None), None)", "False), None)")), STATED),
+           edited(("mechanism.foreign is not None), None)", "False), None)")), STATED),
     mutant("a stage of another maker before a nested Context", "_invocations_of",
            edited((', *_invocations_of(getattr(queryable, "parent", None))', "")), STATED),
     mutant("a guarantee where nothing says what is invoked", "statement_of",

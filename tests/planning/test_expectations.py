@@ -14,7 +14,7 @@ from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.planning import Plan
 from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
-from opendp_timeseries.plugin.known import signal_of
+from opendp_timeseries.plugin.mechanisms import signal_of
 from tests.benchmarks.test_truth import LOGS
 from tests.limits import within
 from tests.releases import release_of

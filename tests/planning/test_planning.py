@@ -14,15 +14,15 @@ import opendp_timeseries as ts
 from opendp_timeseries import _process
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.commandline.arguments import parse
-from opendp_timeseries.counting.progress import heard
+from opendp_timeseries.counting.progress import progress_listener
 from opendp_timeseries.design.kernels import identity_kernel
 from opendp_timeseries.planning import errors, plan
 from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
-from opendp_timeseries.plugin.known import signal_of, stated_designs
+from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import influence_distance
-from opendp_timeseries.reconstruction.levels import Prior, panel
-from opendp_timeseries.reconstruction.levels import level as level_of
+from opendp_timeseries.smoothing.levels import Prior, panel
+from opendp_timeseries.smoothing.levels import level as level_of
 from tests.oracles import planning as oracle
 
 GRID = ts.TimeGrid(size=60)
@@ -121,7 +121,7 @@ def test_errors_at_places_are_those_of_dense_matrices():
     assert error.totals == (("all", pytest.approx(total**0.5, rel=1e-9)),)
     own = oracle.error_of_best_at_scales(0.5 * 0.75 * rest, 9.0, shares, weights, of_keys)
     means = np.tile(9.0 * shares @ weights, (4, 1))
-    own += panel(means, table.ends, weights, of_keys / 60**0.5, (means.sum(axis=0), together / 60**0.5)).own[0]
+    own += panel(means, table.ends, weights, of_keys / 60**0.5, (means.sum(axis=0), together / 60**0.5)).variances[0]
     assert error.smoothed**2 == pytest.approx(own * 0.75 + total / 16, rel=1e-9)
     # The broken variants: each key by itself, and the total without its keys.
     (alone,) = plan(GRID, epsilon=1.0, delta=1e-6, participation={0.5: 8, 1.0: 40}, **known).candidates
@@ -545,7 +545,7 @@ def test_a_histogram_of_nobody_says_nothing_of_how_often_people_come():
 
 def test_a_plan_says_how_far_it_is():
     shares = []
-    with heard(shares.append):
+    with progress_listener(shares.append):
         plan = ts.plan(
             ts.TimeGrid(size=100), epsilon=1.0, delta=1e-6, participation_cap=[5, 20], gap=[1, 3], std=[0.0, 3.0],
             sampling_probability=[0.5, 1.0], deviation=5.0, time_scale=10.0,

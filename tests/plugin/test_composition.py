@@ -8,7 +8,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.joint import joint_loss
-from opendp_timeseries.plugin.known import known_loss, stated_designs
+from opendp_timeseries.plugin.mechanisms import mechanism_of, stated_designs
 from tests.oracles import joint as oracle
 from tests.refused import refuses
 
@@ -122,9 +122,9 @@ def test_distances_go_through_the_stages_before():
 def test_filters_keep_their_benefit_as_all_is_fixed_beforehand():
     signal = count(own_space(), 5) >> ts.then_circulant_filter(ts.gaussian_kernel(SIZE, 2.0))
     members = [signal >> noise(1.0, 0.3)] * 3
-    in_advance = joint_loss([known_loss(members[0]).loss(1)] * 3, adaptivity="non-adaptive")
+    in_advance = joint_loss([mechanism_of(members[0]).loss(1)] * 3, adaptivity="non-adaptive")
     assert ts.make_composition(members).map(1).delta(0.5) == in_advance.delta(0.5)
-    assert in_advance.delta(0.5) < joint_loss([known_loss(members[0]).loss(1)] * 3).delta(0.5)
+    assert in_advance.delta(0.5) < joint_loss([mechanism_of(members[0]).loss(1)] * 3).delta(0.5)
 
 
 def test_a_ledger_finds_every_member(members):
@@ -136,20 +136,20 @@ def test_a_ledger_finds_every_member(members):
 def test_stratified_samples_take_part(log_space):
     every = count(log_space) >> noise(4.0, 0.25, sampling="stratified")
     both = ts.make_composition([every, every], factor=2.0)
-    assert both.map(1).delta(0.5) > known_loss(every).times(2.0).map(1).delta(0.5)
+    assert both.map(1).delta(0.5) > mechanism_of(every).times(2.0).map(1).delta(0.5)
     found = [(release.sampling.stratified, release.scale, len(release)) for release in both(LOG)]
     assert found == [(True, 8.0, 15)] * 2
 
 
 def test_a_loss_is_known_before_and_behind_other_stages(log_space):
-    plain = known_loss(count(log_space) >> noise()).loss(1)
+    plain = mechanism_of(count(log_space) >> noise()).loss(1)
     behind = count(log_space) >> noise() >> (lambda release: release.values.sum())
-    assert known_loss(behind).loss(1).delta(0.5) == plain.delta(0.5)
+    assert mechanism_of(behind).loss(1).delta(0.5) == plain.delta(0.5)
     restated = dp.c.make_fix_delta(
         dp.c.make_zCDP_to_approxDP(count(log_space) >> noise(failure_probability=1e-7)), 1e-6
     )
-    assert known_loss(restated).loss(1).delta(0.5) == plain.delta(0.5)
-    assert known_loss(restated).times(2.0)(LOG).scale == 8.0
+    assert mechanism_of(restated).loss(1).delta(0.5) == plain.delta(0.5)
+    assert mechanism_of(restated).times(2.0)(LOG).scale == 8.0
     joined = count(log_space) >> ts.then_composition([noise(), noise()])
     nested = ts.make_composition([joined, behind])
     assert nested.map(1).delta(0.5) == ts.make_composition([count(log_space) >> noise()] * 3).map(1).delta(0.5)
@@ -171,7 +171,7 @@ def test_the_histogram_of_caps_takes_part(log_space):
 def test_scales_are_multiplied_in_every_member(members):
     half = count_of = ts.make_composition(members, factor=0.5)
     assert [release.scale for release in half(LOG)] == [2.0, 0.5, 4.5]
-    twice = known_loss(count_of).times(2.0)
+    twice = mechanism_of(count_of).times(2.0)
     assert [release.scale for release in twice(LOG)] == [4.0, 1.0, 9.0]
     assert twice.map(1).delta(1.0) == ts.make_composition(members).map(1).delta(1.0)
     behind = ts.make_composition([members[0] >> (lambda release: release.scale)], factor=3.0)

@@ -10,7 +10,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.plugin.known import signal_of, stated_designs
+from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
 from tests import make
 from tests.oracles import counting as oracle
 from tests.refused import refuses

@@ -12,7 +12,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.reconstruction.contents import contents_of
+from opendp_timeseries.results.contents import contents_of
 from tests.oracles import counting as oracle
 from tests.refused import refuses
 

@@ -10,7 +10,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.design.tiers import default_tiers
-from opendp_timeseries.plugin.known import signal_of, stated_designs
+from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
 from tests.refused import refuses
 
 SIZE = 60

@@ -19,9 +19,9 @@ from opendp.core import function_eval
 
 import opendp_timeseries as ts
 from opendp_timeseries.design.signal import UnknownSignal
-from opendp_timeseries.plugin import _opendp, known
+from opendp_timeseries.plugin import _opendp, mechanisms
 from opendp_timeseries.plugin.conversions import make_renyiDP_to_approxDP
-from opendp_timeseries.reconstruction.contents import contents_of
+from opendp_timeseries.results.contents import contents_of
 from tests.refused import refuses
 
 SIZE = 6
@@ -616,7 +616,7 @@ def test_a_profile_of_one_pair_states_the_same():
 
 def test_every_combinator_of_opendp_is_known_or_ends_what_is_known():
     """A new one, or another name, must be looked at: what is processed within it is not paid for before."""
-    seen_through = {*known._SAME_MECHANISM, *known._COMPOSITIONS, *known._ACCOUNTANTS, "make_chain_tt"}
+    seen_through = {*mechanisms._SAME_MECHANISM, *mechanisms._COMPOSITIONS, *mechanisms._ACCOUNTANTS, "make_chain_tt"}
     # They ask a measurement several times, and process what it says; or are of domains of tables of a known size.
     opaque = {"make_select_private_candidate", "make_population_amplification"}
     made = {name for name, make in vars(dp.c).items() if name.startswith("make_") and make.__module__ == dp.c.__name__}

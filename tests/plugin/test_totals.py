@@ -10,7 +10,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import Signal
-from opendp_timeseries.plugin.known import signal_of
+from opendp_timeseries.plugin.mechanisms import signal_of
 from opendp_timeseries.plugin.spaces import influence_distance
 from tests.refused import refuses
 

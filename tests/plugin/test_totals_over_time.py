@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.plugin.known import signal_of
+from opendp_timeseries.plugin.mechanisms import signal_of
 from opendp_timeseries.release.documents import joint_guarantee
 from tests import make
 from tests.plugin import test_excess as whole

@@ -9,11 +9,11 @@ from opendp_timeseries.design.grouping import Grouping
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.design.weights import RESOLUTION_BITS
-from opendp_timeseries.reconstruction.everybody import last_tier, values_at
-from opendp_timeseries.reconstruction.matrices import FitError
-from tests.reconstruction.test_everybody import count_of
+from opendp_timeseries.smoothing.everybody import last_tier, values_at
+from opendp_timeseries.smoothing.matrices import FitError
 from tests.refused import refuses
 from tests.releases import release_of
+from tests.smoothing.test_everybody import count_of
 
 KEYS = tuple(f"k{k}" for k in range(8))
 CITY = {"city": KEYS}

@@ -9,17 +9,17 @@ import opendp_timeseries as ts
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.kernels import boxcar_kernel
 from opendp_timeseries.design.tiers import Tiers
-from opendp_timeseries.reconstruction import errors, local_events
-from opendp_timeseries.reconstruction.departures import Events, Model, Stations, depart
-from opendp_timeseries.reconstruction.hierarchy import Hierarchy, HierarchyErrors, nonnegative
-from opendp_timeseries.reconstruction.matrices import FitError
-from opendp_timeseries.reconstruction.seasons import read_seasons
+from opendp_timeseries.smoothing import errors, local_events
+from opendp_timeseries.smoothing.departures import Events, Model, Stations, depart
+from opendp_timeseries.smoothing.hierarchy import Hierarchy, HierarchyErrors, nonnegative
+from opendp_timeseries.smoothing.matrices import FitError
+from opendp_timeseries.smoothing.seasons import read_seasons
 from tests.oracles import joint_smoothing as oracle
 from tests.reconstruction.simulated import week
-from tests.reconstruction.test_everybody import count_of
-from tests.reconstruction.test_everybody import released as private
 from tests.refused import refuses
 from tests.releases import release_of, signal_of
+from tests.smoothing.test_everybody import count_of
+from tests.smoothing.test_everybody import released as private
 
 TREE = {"city": {"north": ["a", "b"], "south": {"river": ["c", "d", "e"], "hill": ["f"]}}}
 

@@ -12,23 +12,24 @@ from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.tiers import Tiers, tiers_for
 from opendp_timeseries.design.weights import RESOLUTION_BITS
-from opendp_timeseries.reconstruction import captions, structural
-from opendp_timeseries.reconstruction.basis import Basis
-from opendp_timeseries.reconstruction.contents import contents_of
-from opendp_timeseries.reconstruction.counts import counts_of
-from opendp_timeseries.reconstruction.digits import grouped
-from opendp_timeseries.reconstruction.linearised import Learnt, Link, Model
-from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.runs import Run, runs_of
 from opendp_timeseries.release.documents import read_document
+from opendp_timeseries.results import captions
+from opendp_timeseries.results.contents import contents_of
+from opendp_timeseries.results.digits import grouped
+from opendp_timeseries.smoothing import structural
+from opendp_timeseries.smoothing.basis import Basis
+from opendp_timeseries.smoothing.counts import counts_of
+from opendp_timeseries.smoothing.linearised import Learnt, Link, Model
+from opendp_timeseries.smoothing.observations import Observations
 from tests import make
 from tests.oracles import forecasts as oracle
 from tests.reconstruction.simulated import error_and_cover, local_rate, week
-from tests.reconstruction.test_everybody import count_of
-from tests.reconstruction.test_everybody import released as private
 from tests.reconstruction.test_joint import hours
 from tests.refused import refuses
 from tests.releases import release_of, signal_of
+from tests.smoothing.test_everybody import count_of
+from tests.smoothing.test_everybody import released as private
 
 BERLIN = "Europe/Berlin"
 #: In the middle of the second, clocks go forward.

@@ -22,16 +22,16 @@ from opendp_timeseries import (
 )
 from opendp_timeseries import then_subsampled_gaussian as then_release
 from opendp_timeseries.koga2022.experiments import gowalla_like
-from opendp_timeseries.reconstruction import evidence, haar, structural
-from opendp_timeseries.reconstruction.basis import Basis
-from opendp_timeseries.reconstruction.counts import counts_of
-from opendp_timeseries.reconstruction.linearised import Learnt, Link, Model
-from opendp_timeseries.reconstruction.matrices import Banded, Tridiagonal
-from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.panels import _TopOfCounts
-from opendp_timeseries.reconstruction.seasons import Season
 from opendp_timeseries.reconstruction.smooth import _observations
-from opendp_timeseries.reconstruction.structural import fit
+from opendp_timeseries.smoothing import evidence, haar, structural
+from opendp_timeseries.smoothing.basis import Basis
+from opendp_timeseries.smoothing.counts import counts_of
+from opendp_timeseries.smoothing.linearised import Learnt, Link, Model
+from opendp_timeseries.smoothing.matrices import Banded, Tridiagonal
+from opendp_timeseries.smoothing.observations import Observations
+from opendp_timeseries.smoothing.seasons import Season
+from opendp_timeseries.smoothing.structural import fit
 from tests.limits import PEAK, pace
 from tests.oracles import smoothing as oracle
 from tests.reconstruction.simulated import (
@@ -63,7 +63,7 @@ def linear(periods, trend, seed=3, taps=None, margin=0, by_phase=False):
     kept = np.flatnonzero(rng.random(SIZE) < 0.3)
     kept = kept[(kept >= margin) & (kept < SIZE - margin)]
     seen = Observations(SIZE, kept, rng.normal(size=len(kept)), VARIANCE, taps)
-    basis = Basis(SIZE, tuple(map(Season, periods)), trend, most=1000, by_phase=by_phase)
+    basis = Basis(SIZE, tuple(map(Season, periods)), trend, limit=1000, by_phase=by_phase)
     patterns = np.log([0.6, 2.0, 0.3, 0.3, 4.0, 0.05][: 3 * len(periods)] + [2.0] * trend)
     learnt = Learnt(np.append(np.log([DEPARTURE, DURATION]), patterns), 0.0)
     model = Model(seen, basis, Link(square=False, unit=1.0, mean=0.0))
@@ -106,14 +106,14 @@ def test_the_posterior_is_that_of_dense_conditioning(periods, by_phase, trend):
     model, learnt, prior = linear(periods, trend, by_phase=by_phase)
     normal = model.linearise(np.zeros(len(model.nodes)), 0.0)
     found = structural._posterior(model, normal, learnt).posterior
-    expected = oracle.condition(prior, np.eye(SIZE)[model.seen.steps], model.seen.values, VARIANCE)
+    expected = oracle.condition(prior, np.eye(SIZE)[model.data.steps], model.data.values, VARIANCE)
     assert np.allclose(found.mean, expected[0], rtol=0, atol=1e-9)
     assert np.allclose(found.variance, expected[1], rtol=0, atol=1e-9)
     # The evidence is that of the kept steps alone, over gaps.
     reduced = model.reduce(normal, learnt.departure)
     solved = reduced.given(model.basis.variances(learnt.patterns)[0])
     assert solved.value == pytest.approx(expected[2], abs=1e-9)
-    kept = model.seen.steps
+    kept = model.data.steps
     assert np.allclose(model.state(solved).f, expected[0][kept], rtol=0, atol=1e-9)
     assert np.allclose(solved.variance(), expected[1][kept], rtol=0, atol=1e-9)
 
@@ -129,7 +129,7 @@ def test_departures_in_proportion_are_those_of_dense_conditioning():
         return DEPARTURE * np.exp(-np.abs(time[:, None] - time) / DURATION) * np.multiply.outer(size, size)
 
     prior = prior - departures_by(np.arange(SIZE), np.ones(SIZE)) + departures_by(clock, amplitude)
-    mean, variance, value = oracle.condition(prior, np.eye(SIZE)[model.seen.steps], model.seen.values, VARIANCE)
+    mean, variance, value = oracle.condition(prior, np.eye(SIZE)[model.data.steps], model.data.values, VARIANCE)
     assert np.allclose(found.posterior.mean, mean, rtol=0, atol=1e-9)
     assert np.allclose(found.posterior.variance, variance, rtol=0, atol=1e-9)
     centre, spread, *_ = evidence.prior(model)
@@ -164,9 +164,9 @@ def test_a_filter_is_part_of_the_model():
     model, learnt, prior = linear((8.0,), False, taps=taps, margin=15)  # no kept step sees around the ends
     normal = model.linearise(np.zeros(SIZE), 0.0)
     found = structural._posterior(model, normal, learnt).posterior
-    circulant = np.array([np.roll(taps, t) for t in model.seen.steps])  # symmetric: h_(t-k) = h_(k-t)
-    mean, variance, value = oracle.condition(prior, circulant, model.seen.values, VARIANCE)
-    assert model.seen.radius < 15
+    circulant = np.array([np.roll(taps, t) for t in model.data.steps])  # symmetric: h_(t-k) = h_(k-t)
+    mean, variance, value = oracle.condition(prior, circulant, model.data.values, VARIANCE)
+    assert model.data.radius < 15
     # Weights that are below a ten-thousandth together are left out.
     assert np.allclose(found.mean, mean, rtol=0, atol=2e-4)
     assert np.allclose(found.variance, variance, rtol=0, atol=2e-4)
@@ -177,8 +177,8 @@ def test_a_filter_is_part_of_the_model():
     ahead[:3] = 0.5, 0.3, 0.2
     model, learnt, prior = linear((8.0,), False, taps=ahead, margin=15)
     found = structural._posterior(model, model.linearise(np.zeros(SIZE), 0.0), learnt).posterior
-    circulant = np.array([np.roll(ahead[::-1], t + 1) for t in model.seen.steps])
-    mean, variance, _ = oracle.condition(prior, circulant, model.seen.values, VARIANCE)
+    circulant = np.array([np.roll(ahead[::-1], t + 1) for t in model.data.steps])
+    mean, variance, _ = oracle.condition(prior, circulant, model.data.values, VARIANCE)
     assert np.allclose(found.mean, mean, rtol=0, atol=1e-9)
     assert np.allclose(found.variance, variance, rtol=0, atol=1e-9)
 
@@ -193,7 +193,7 @@ def test_the_posterior_is_that_of_a_kalman_smoother():
     solved = reduced.given(log_variance)
     space = statespace.KalmanSmoother(k_endog=1, k_states=waves + 1, k_posdef=1)
     values = np.full(SIZE, np.nan)
-    values[model.seen.steps] = model.seen.values
+    values[model.data.steps] = model.data.values
     space.bind(values[:, None])
     space["design"] = np.column_stack([np.ones(SIZE), every]).T[None]
     space["obs_cov"], decay = np.array([[VARIANCE]]), np.exp(-1 / DURATION)
@@ -203,7 +203,7 @@ def test_the_posterior_is_that_of_a_kalman_smoother():
     result, design = space.smooth(), space["design"][0]
     expected = np.einsum("it,it->t", design, result.smoothed_state)
     spread = np.einsum("it,ijt,jt->t", design, result.smoothed_state_cov, design)
-    kept = model.seen.steps
+    kept = model.data.steps
     assert np.allclose(model.state(solved).f, expected[kept], rtol=0, atol=1e-8)
     assert np.allclose(np.sqrt(solved.variance()), np.sqrt(spread[kept]), rtol=0, atol=1e-8)
     assert solved.value == pytest.approx(result.llf, abs=1e-8)
@@ -257,14 +257,14 @@ def test_few_diagonals_are_a_matrix(size, width):
 def test_the_noise_is_known_and_not_estimated():
     # The broken variant: noise of another variance than the release's.
     model, learnt, prior = linear((), False)
-    wrong = Model(Observations(SIZE, model.seen.steps, model.seen.values, VARIANCE / 2), model.basis, model.link)
+    wrong = Model(Observations(SIZE, model.data.steps, model.data.values, VARIANCE / 2), model.basis, model.link)
     found = structural._posterior(wrong, wrong.linearise(np.zeros(len(wrong.nodes)), 0.0), learnt).posterior
-    expected = oracle.condition(prior, np.eye(SIZE)[model.seen.steps], model.seen.values, VARIANCE)
+    expected = oracle.condition(prior, np.eye(SIZE)[model.data.steps], model.data.values, VARIANCE)
     assert not np.allclose(found.variance, expected[1], rtol=0, atol=1e-2)
 
 
 def test_frequencies_are_neither_repeated_nor_too_fast():
-    columns = Basis(1000, (Season(24.0), Season(168.0)), False, most=1000)._columns
+    columns = Basis(1000, (Season(24.0), Season(168.0)), False, limit=1000)._columns
     constant = columns[(columns["half_waves"] == 0) & ~columns["sine"]]
     frequencies = constant["frequency"].tolist()
     assert len(set(frequencies)) == len(frequencies)
@@ -273,7 +273,7 @@ def test_frequencies_are_neither_repeated_nor_too_fast():
     # Half a cycle per step has no sine.
     assert not np.any(columns["sine"] & (columns["frequency"] == 0.5))
     # Columns of drifts make room, and harmonics beyond the 24th.
-    fewer = Basis(1000, (Season(24.0), Season(168.0)), False, most=10)._columns
+    fewer = Basis(1000, (Season(24.0), Season(168.0)), False, limit=10)._columns
     assert len(fewer) == np.count_nonzero((columns["half_waves"] == 0) & (columns["harmonic"] <= 24))
     assert np.all(fewer["half_waves"] == 0)
 
@@ -295,7 +295,7 @@ def test_a_total_of_a_panel_may_differ_by_weekday_at_some_hours_more_than_at_oth
 
 
 def test_sizes_at_phases_are_those_of_the_power():
-    basis = Basis(1000, (Season(24.0), Season(168.0)), False, most=1000)
+    basis = Basis(1000, (Season(24.0), Season(168.0)), False, limit=1000)
     power = np.array([np.ones(1000), np.arange(1000) % 24 == 8])
     found, which = basis.with_sizes(power), basis.season_of
     plain, sized = basis.at(np.arange(1000)), found.at(np.arange(1000))
@@ -304,7 +304,7 @@ def test_sizes_at_phases_are_those_of_the_power():
     assert np.array_equal(sized[:, which != 1], plain[:, which != 1])
     assert found.envelope.shape == (2, 24)
     # Of minutes, in between.
-    minutes = Basis(4000, (Season(1440.0), Season(10080.0)), False, most=100)
+    minutes = Basis(4000, (Season(1440.0), Season(10080.0)), False, limit=100)
     of_minutes = minutes.with_sizes(np.array([np.ones(4000), np.arange(4000) % 1440 / 1440]))
     assert of_minutes.envelope.shape == (2, 48)
     ratio = of_minutes.at(np.array([700, 715, 730]))[:, -1] / minutes.at(np.array([700, 715, 730]))[:, -1]
@@ -312,7 +312,7 @@ def test_sizes_at_phases_are_those_of_the_power():
 
 
 def test_slopes_of_variances_are_their_differences():
-    basis = Basis(1000, (Season(24.0), Season(168.0)), True, most=1000, by_phase=True)
+    basis = Basis(1000, (Season(24.0), Season(168.0)), True, limit=1000, by_phase=True)
     at = basis.start() + 0.3
     slope = basis.variances(at)[1]
     for k, way in enumerate(1e-5 * np.eye(len(at))):

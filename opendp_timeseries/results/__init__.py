@@ -1,0 +1,1 @@
+"""Results: what a series is, and how it is shown in frames, figures, pages and spreadsheets."""

@@ -1,0 +1,170 @@
+"""What a release and a series are, in the words of captions, pages and spreadsheets."""
+
+import contextlib
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from opendp_timeseries.accounting.rounding import printed_up
+from opendp_timeseries.design.count import Count
+from opendp_timeseries.grid import PERIODS, TimeGrid
+from opendp_timeseries.release.documents import is_at_once, joint_guarantee
+from opendp_timeseries.release.release import Release
+from opendp_timeseries.results.digits import grouped
+from opendp_timeseries.results.frames import AnySeries
+from opendp_timeseries.smoothing.local_events import least_seen
+
+#: What an error must cover for a band to be drawn between kept steps.
+BANDED: Final = ("rate", "counts")
+_LEVELLED: Final = ", at the level of a total"
+
+
+def made_by(series: AnySeries) -> str:
+    """Return how a series was made."""
+    return f"{series.model}{_LEVELLED if series.levelled else ''}"
+
+
+def measured(release: Release, part: AnySeries) -> str:
+    """Return what intervals are for, in words."""
+    rate = "the rate of " if part.error_covers == "rate" else ""
+    count = _count(release, part)
+    if count is None:
+        return f"{rate}the counts after caps and filters"
+    what = f"{'means' if part.is_mean else 'sums'} of {count.reading.log.value!r}" if count.reading.is_sum else "counts"
+    is_full, filtered = count.is_full, bool(release.design.signal.kernels) and not part.levelled
+    if filtered and not part.unfiltered:
+        return f"{rate}{'the filtered counts of everybody' if is_full else f'the capped, filtered {what}'}"
+    end = " before the filter" if filtered else _LEVELLED if part.levelled else ""
+    return f"{rate}{'the counts of everybody' if is_full else f'the capped {what}'}{end}"
+
+
+def guarantee_in_words(
+    release: Release, sources: Sequence[Release], guarantee: tuple[float, float] | str | None
+) -> str:
+    """Return the guarantee in words, of all releases behind a series; nothing if none is known."""
+    if isinstance(guarantee, str):
+        return guarantee
+    if guarantee is None:
+        with contextlib.suppress(ValueError):  # nothing is stated
+            parts = "; and ".join(source.guarantee() for source in sources or [release])
+            if len(sources) < 2:
+                return f"Guarantee: {parts}"
+            try:
+                joint = joint_guarantee(sources)
+            except ValueError:  # they are not for the same individuals, or not in the same measure
+                return f"Guarantee of each of the {len(sources)} releases behind it, as none is stated of all: {parts}"
+            at_once = ", asked for at once" if is_at_once(sources) else ""
+            return f"Guarantee of all {len(sources)} releases behind it{at_once}: {joint}"
+        return ""
+    epsilon, delta = (printed_up(value, 4) for value in guarantee)
+    count = release.design.signal.count
+    who = "one individual" if count is None or count.unit.period is None else str(count.unit)
+    return f"Differentially private for {who} with ε = {epsilon}, δ = {delta}"
+
+
+def tiers_of(series: AnySeries) -> int:
+    """Return how many tiers the release behind a series has; 0 for a count with a cap."""
+    counts = [release.design.signal.count for release in series.sources]
+    return max((count.tiers.series for count in counts if count is not None and count.tiers is not None), default=0)
+
+
+def draws_noisy(series: AnySeries) -> bool:
+    """Return whether the noisy values behind a series are in its unit, and so drawn beside it."""
+    return not (series.is_mean or tiers_of(series))
+
+
+def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
+    """Describe the caps in a sentence."""
+    grids = _grids(series)
+    if _is_longer(series):
+        count = _count(series.release, series) or count
+        where += f" of each of {len(grids)} parts" if len(grids) > 1 else ""
+    reading = count.reading
+    often = "once" if reading.step_cap == 1 else f"at most {reading.step_cap} times"
+    if reading.is_sum:
+        often = f"at most {reading.step_cap} of {reading.log.value!r}"
+    spacing = "" if reading.gap == 1 else f", at least {reading.gap} steps apart"
+    key_limit = "" if reading.key_cap is None else f", in at most {reading.key_cap} at a time"
+    unit = "Each individual" if count.unit.period is None else f"Each individual within {count.unit.period}"
+    level = "; the level is that of a total, with its own cap" if series.levelled else ""
+    if reading.is_once:
+        words = count.words()
+        at_all = "" if count.panel is None else f" at {words}" if words.startswith("every") else f" at each of {words}"
+        return f"{unit} counts once{at_all}{'' if count.is_full else '; numbers are too low by the others'}"
+    if count.is_full:
+        return f"{unit} counts in every step{where}, once in each{level}"
+    caps = f"{unit} counts in {count.words()}{where}{key_limit}, {often} in each{spacing}"
+    if reading.is_assumed:
+        return f"Assumed: {caps[0].lower()}{caps[1:]}"
+    summed = "means" if series.is_mean else "totals"
+    return f"{caps}{level or f'; {summed} are too low by the rest'}"
+
+
+def _grids(series: AnySeries) -> set[TimeGrid | None]:
+    """Return the grids on which the releases behind a series were read: several, if it is of adjacent ones."""
+    return {_grid(release) for release in series.sources}
+
+
+def _is_longer(series: AnySeries) -> bool:
+    """Return whether caps are those of each release behind a series, and not over all of its steps."""
+    grids = _grids(series)
+    return bool(grids) and _grid(series.release) not in grids
+
+
+def _count(release: Release, series: AnySeries) -> Count | None:
+    """Return who was counted: of releases behind a longer series, by one that leaves somebody out, if there is one."""
+    counts = [source.design.signal.count for source in (series.sources if _is_longer(series) else (release,))]
+    return next((count for count in counts if count is None or not count.is_full), counts[0])
+
+
+def _grid(release: Release) -> TimeGrid | None:
+    count = release.design.signal.count
+    return None if count is None else count.reading.grid
+
+
+def made_from(release: Release, part: AnySeries) -> str:
+    """Return from which noisy values a series was made, and how large their noise is."""
+    grids = len(_grids(part))
+    adjacent = f" of {grids} parts that follow each other, smoothed together" if grids > 1 else ""
+    if part.is_mean:
+        return f"noisy sums and numbers{adjacent}"
+    if tiers := tiers_of(part):
+        return f"{tiers} noisy series{adjacent}, in which those who come often weigh more or less"
+    blocks = ", one of each block" if release.sampling.stratified else ""
+    sample = f"the {len(release)} of {release.size} steps that were kept{blocks}"
+    where = "every step" if release.sampling_probability == 1 else sample
+    scales = sorted({source.scale for source in part.sources} if adjacent else {release.scale})
+    noise = " to ".join(f"{scale:.4g}" for scale in dict.fromkeys((scales[0], scales[-1])))
+    return f"noisy values at {where}{adjacent}, with noise of standard deviation {noise}"
+
+
+def ahead_in_words(series: AnySeries) -> str:
+    """Return which steps are forecasts; nothing if none is."""
+    if not series.ahead:
+        return ""
+    steps = "step is a forecast" if series.ahead == 1 else f"{grouped(series.ahead)} steps are forecasts"
+    last = f"last {steps}, of which nothing was released: by level and patterns, and departures as they fade"
+    return f"The {last}"
+
+
+def events_in_words(noise: float) -> str:
+    """Return how many must come to a key for an event to be seen.
+
+    :param noise: standard error of the number of those who come to it in a step.
+    """
+    single, three = (grouped(least_seen(noise, steps)) for steps in (1, 3))
+    return (
+        f"An event at one key is seen if about {single} more come in one step, or {three} more in each of three steps."
+        " The noise may hide a smaller one."
+    )
+
+
+def step_in_words(grid: TimeGrid) -> str:
+    """Return by which unit of the calendar totals are; nothing for other steps."""
+    return f" by {PERIODS[grid.step]}" if grid.step in PERIODS else ""
+
+
+def models_of(parts: Sequence[AnySeries]) -> str:
+    """Return how series were made; of several, whose fits differ in detail, without that."""
+    every = [made_by(part) if len(parts) == 1 else re.sub(r" \([^)]*\)", "", made_by(part)) for part in parts]
+    return " or ".join(dict.fromkeys(every))

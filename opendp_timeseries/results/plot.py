@@ -1,0 +1,434 @@
+"""Figures of a series, drawn with Matplotlib (extra ``plot``). Only what is public is drawn.
+
+Each mark is named beside it, in its own colour; there is no legend, which could hide data or a title. The caption says
+what an error bar or band covers, and what it leaves out. People with any colour vision can tell the two colours apart
+(Okabe & Ito 2008).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import textwrap
+import unicodedata
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.release.release import Release
+from opendp_timeseries.results import captions
+from opendp_timeseries.results.frames import AnySeries, grid_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+#: What is made from a release, and what was released.
+BLUE: Final = "#0072B2"
+ORANGE: Final = "#D55E00"
+#: What an interval covers, and how far steps range within what is drawn of them: two colours, as they are two things.
+_BAND: Final = "0.84"
+RANGE: Final = "#4F97C4"
+_WORDS: Final = "0.3"
+#: Up to so many dots are drawn as points.
+_FEW: Final = 400
+#: Pixels across a figure, of which each shows what is highest and lowest in it.
+_PIXELS: Final = 900
+#: Noisy values may stretch an axis by so much of what else is drawn, above and below.
+_ROOM: Final = 0.5
+#: Series whose heights differ by this factor have axes of their own; and so many fit in one figure, or on one page.
+APART: Final = 10.0
+MOST_SERIES: Final = 60
+#: Steps longer than this are drawn as wide as they are.
+_WIDE: Final = np.timedelta64(6, "D")
+#: Letters in a line of a title, in one of the words beside an axis, and dates below one.
+_TITLE: Final = 90
+_LABEL: Final = 36
+_DATES: Final = 9
+#: Height of a line of small words, in inches.
+_LINE_OF_WORDS: Final = 0.16
+#: By how this is placed, an axis shows whether it is one of Matplotlib's dates. It is no whole day or hour.
+_INSTANT: Final = np.datetime64("2001-02-03T04:05", "m")
+
+
+def plot(
+    series: AnySeries,
+    *,
+    grid: TimeGrid | None = None,
+    axes: Axes | None = None,
+    unit: str = "count per step",
+    confidence_level: float = 0.9,
+    guarantee: tuple[float, float] | str | None = None,
+) -> Axes:
+    """Draw a series, the noisy values that it was made from, and its errors.
+
+    If the error of the series covers the counts, or their rate, a grey band shows it. If it covers the noise alone,
+    only the noisy values have error bars: between them the error of the noise is smaller, but nothing is known of the
+    counts. The caption says which, and what a cap leaves out. Dates are those of the grid's zone. Noisy values far
+    beyond all else are marked at the edge, and single events by dotted lines.
+
+    :param series: a :class:`~opendp_timeseries.Series` of one series.
+    :param grid: the grid of the count, for dates on the axis; by default the release's own. Step numbers are drawn
+        where neither is known.
+    :param axes: where to draw, by default on a new figure. pandas draws regular times on an axis of its own kind,
+        unless ``x_compat=True`` tells it to use Matplotlib's dates.
+    :param unit: label of the vertical axis.
+    :param confidence_level: the probability with which the band, or an error bar, covers each step.
+    :param guarantee: (ε, δ) for one individual, or the guarantee in words, for the caption. By default that of the
+        release, if it states one; of a reconciled series, the joint one of all that it is made from. ``""`` leaves it
+        out of the caption.
+    :return: the axes.
+    :raises ImportError: without Matplotlib, naming the extra to install.
+    :raises ValueError: if the grid does not have the release's size, the axes show another kind of time, or the series
+        is a panel.
+    """
+    release = _release_of(series)
+    if release.keys is not None:
+        raise ValueError(
+            f"series holds the {len(release.keys)} series of a panel; draw them with plot_panel, or one of by_key()"
+        )
+    grid = grid_of(series, grid)
+    caption = _caption(release, [series], grid, confidence_level, guarantee)
+    axes = _captioned(axes, unit, caption)
+    _draw(axes, series, grid, confidence_level)
+    _name_marks(axes, series, confidence_level)
+    return axes
+
+
+def plot_panel(
+    series: AnySeries,
+    *,
+    keys: Sequence[Hashable] | None = None,
+    grid: TimeGrid | None = None,
+    unit: str = "count per step",
+    confidence_level: float = 0.9,
+    guarantee: tuple[float, float] | str | None = None,
+    sharey: bool | None = None,
+) -> dict[Hashable, Axes]:
+    """Draw each series of a panel by itself, in a new figure with one caption.
+
+    :param series: a :class:`~opendp_timeseries.Series` of a panel.
+    :param keys: which to draw, in this order; by default all, up to 60.
+    :param grid: see :func:`plot`; the grid of one series.
+    :param unit: label of the vertical axes.
+    :param confidence_level: see :func:`plot`.
+    :param guarantee: see :func:`plot`; it holds for the whole panel.
+    :param sharey: draw on equal axes, so that heights compare; False gives each series its own scale. By default they
+        are equal unless heights differ tenfold, as of a city and its districts.
+    :return: the axes by key. Their figure is ``next(iter(axes.values())).figure``.
+    :raises ImportError: without Matplotlib, naming the extra to install.
+    :raises ValueError: if the grid does not have the size of each series, the release has no keys, or not these, or
+        there are more to draw than fit in a figure.
+    """
+    release = _release_of(series)
+    parts = series.by_key()
+    chosen = list(parts) if keys is None else list(keys)
+    if unknown := [key for key in chosen if key not in parts]:
+        raise ValueError(f"keys ({unknown[0]!r}) must be those of the release")
+    if not 0 < len(chosen) <= MOST_SERIES:
+        raise ValueError(
+            f"{len(chosen)} series do not fit in a figure; choose 1 to {MOST_SERIES} of the {len(parts)}: keys=[…]"
+        )
+    drawn = {key: parts[key] for key in chosen}
+    grid = grid_of(series, grid)
+    columns = 1 if len(drawn) <= 4 else 2 if len(drawn) <= 12 else 3
+    rows = math.ceil(len(drawn) / columns)
+    caption = _caption(release, list(drawn.values()), grid, confidence_level, guarantee)
+    height = max(1.5 * rows, 2.8) + _height(caption)
+    if sharey is None:
+        heights = [float(np.max(np.abs(part.values), initial=0.0)) for part in drawn.values()]
+        sharey = max(heights) <= APART * min(heights)
+    options = {"layout": "constrained", "sharex": True, "sharey": bool(sharey), "squeeze": False}
+    figure, grid_of_axes = _pyplot().subplots(rows, columns, figsize=(9.0, height), **options)
+    every = list(grid_of_axes.flat)
+    for axes, (key, part) in zip(every, drawn.items(), strict=False):
+        _draw(axes, part, grid, confidence_level, columns)
+        title = f"{key}" if part.converged else f"{key}: {part.model}"
+        named = wrapped(title, _TITLE // columns)
+        axes.set_title(named, loc="left", fontsize="medium", parse_math=False)  # a key may hold a $
+    for axes in every[len(drawn) :]:
+        axes.remove()
+    for axes in every[max(len(drawn) - columns, 0) : len(drawn)]:  # the lowest of each column
+        axes.xaxis.set_tick_params(labelbottom=True)
+        axes.xaxis.get_offset_text().set_visible(True)
+    figure.supylabel(
+        wrapped(unit, _LABEL), y=0.5 + _height(caption) / height / 2, fontsize="medium", parse_math=False
+    )  # beside the axes
+    under: dict[str, object] = {"fontsize": "small", "color": _WORDS, "multialignment": "left", "parse_math": False}
+    figure.supxlabel(caption, x=0.01, ha="left", **under)
+    right = min(columns, len(drawn)) - 1  # of the first row: its marks are those of all
+    _name_marks(every[right], list(drawn.values())[right], confidence_level)
+    return dict(zip(drawn, every, strict=False))
+
+
+def plot_totals(totals: Any, *, axes: Axes | None = None, unit: str = "count", confidence_level: float = 0.9) -> Axes:
+    """Draw totals, each as wide as its step, with their intervals; see :meth:`.Totals.plot`.
+
+    :raises ValueError: if they are of several keys.
+    """
+    if totals.keys is not None:
+        raise ValueError(f"totals are of {len(totals.keys)} keys; draw one of by_key()")
+    series, (low, high) = totals.series, totals.interval(confidence_level)
+    bound, over = ", at the most" if totals.is_bound else "", "means" if series.is_mean else "totals"
+    lines = [
+        _time_label(totals.grid),
+        captions.guarantee_in_words(series.release, series.sources, None),
+        f"Blue line: {over}{captions.step_in_words(totals.grid)} of {captions.models_of([series])}",
+        f"Grey band: {confidence_level:.0%} intervals{bound}" if np.any(np.isfinite(low)) else "",
+        "" if np.all(totals.complete) else "The first or the last is of a period that the series covers in part.",
+        "Dashed line: totals of steps that are forecasts, or some of which are" if np.any(totals.is_forecast) else "",
+    ]
+    axes = _captioned(axes, unit, _filled(lines))
+    edges = _places(axes, dated=not totals.grid.is_integer)(totals.grid.edges())
+    values, low, high = (np.append(row, row[-1]) for row in (totals.values, low, high))
+    axes.fill_between(edges, low, high, step="post", color=_BAND, linewidth=0, label="band")
+    length = len(totals) - int(np.count_nonzero(totals.is_forecast))
+    line: dict[str, Any] = {"color": BLUE, "linewidth": 1.2, "drawstyle": "steps-post"}
+    axes.plot(edges[: length + 1], values[: length + 1], label="totals", **line)
+    if length < len(totals):
+        axes.plot(edges[length:], values[length:], label="forecast", linestyle="--", **line)
+    style_axes(axes, totals.grid)
+    return axes
+
+
+def _release_of(series: object) -> Release:
+    if not hasattr(series, "release"):
+        raise TypeError(f"series ({check.quote(series)}) must be a Series: interpolate or smooth the release")
+    release: Release = series.release
+    return release
+
+
+def new_axes(height: float = 3.6) -> Axes:
+    """Return the axes of a new figure, so many inches high; without Matplotlib, refuse and name the extra."""
+    axes: Axes = _pyplot().subplots(figsize=(9.0, height), layout="constrained")[1]
+    return axes
+
+
+def _pyplot() -> Any:
+    return check.installed("matplotlib.pyplot", "figures need Matplotlib", "plot")
+
+
+def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float, columns: int = 1) -> None:
+    release = series.release
+    edges = grid.edges()
+    instants, dated = edges[:-1], not grid.is_integer
+    placed = _places(axes, dated=dated)
+    points, values, (low, high) = instants[release.steps], series.values, series.interval(confidence_level)
+    wide = dated and bool(np.any(np.diff(edges) > _WIDE))
+    if wide:  # drawn from edge to edge, with the last value twice
+        instants = edges
+        points = points + (np.diff(edges) // 2)[release.steps]
+        values, low, high = (np.append(line, line[-1]) for line in (values, low, high))
+    points, instants = placed(points), placed(instants)
+    # Many dots are a cloud, behind the line; few are points, each to be seen.
+    is_sparse = len(points) <= _FEW
+    bars: dict[str, Any] = {"color": "0.7", "linewidth": 0.8, "label": "error bars", "rasterized": not is_sparse}
+    visible = _visible_steps(values, low, high)
+    if series.error_covers in captions.BANDED:
+        look: dict[str, Any] = {"color": _BAND, "linewidth": 0, "label": "band", "step": "post" if wide else None}
+        axes.fill_between(instants[visible], low[visible], high[visible], **look)
+    elif series.error_covers == "noise":
+        axes.vlines(points, low[release.steps], high[release.steps], **bars)
+    look = {"s": 12.0, "alpha": 0.9} if is_sparse else {"s": 6.0, "alpha": 0.6}
+    look["rasterized"] = not is_sparse  # or a vector drawing would hold every one of them
+    if captions.draws_noisy(series):
+        dotted = _clipped(series, confidence_level)
+        dots: dict[str, Any] = {"color": ORANGE, "linewidth": 0, "zorder": 2.5} | look
+        above, below = dotted < release.values, dotted > release.values
+        for marker, its in (("o", dotted == release.values), ("^", above), ("v", below)):
+            if marker == "o" or np.any(its):
+                label = "noisy values" if marker == "o" else "beyond"
+                axes.scatter(points[its], dotted[its], marker=marker, label=label, **dots)
+    if series.events:
+        at, transform = instants[list(series.events)], axes.get_xaxis_transform()
+        axes.vlines(at, 0, 1, transform=transform, color=ORANGE, linestyle=":", linewidth=0.9, label="events")
+    is_single = release.size == 1 and not wide  # no line, and no width from which Matplotlib could choose dates
+    style: dict[str, object] = {"drawstyle": "steps-post" if wide else "default", "marker": "_" if is_single else ""}
+    line: dict[str, Any] = {"color": BLUE, "linewidth": 1.2, "zorder": 3} | style
+    length = len(series) - series.ahead
+    if series.ahead:  # from the last step before it, so that the line has no gap
+        dashed = visible[visible >= length - 1]
+        axes.plot(instants[dashed], values[dashed], linestyle="--", label="forecast", **line)
+        visible = visible[visible < length + wide]
+    axes.plot(instants[visible], values[visible], label="series", **line)
+    style_axes(axes, grid, columns)
+    if is_single:
+        start, end = edges
+        axes.set_xlim(start - (end - start), end)
+
+
+def _visible_steps(*lines: Any) -> Any:
+    """Return which steps make the lines look as all of them do: first, last, highest and lowest of each pixel."""
+    size = len(lines[0])
+    if size <= 4 * _PIXELS:
+        return np.arange(size)
+    starts = np.linspace(0, size, _PIXELS, endpoint=False).astype(np.intp)
+    positions = [starts, np.append(starts[1:], size) - 1]
+    for line in lines:
+        pixels = np.split(np.nan_to_num(line), starts[1:])
+        positions += [starts + [pixel.argmin() for pixel in pixels], starts + [pixel.argmax() for pixel in pixels]]
+    return np.unique(np.concatenate(positions))
+
+
+def _clipped(series: AnySeries, level: float) -> Any:
+    """Return noisy values, at an edge where they lie beyond it: they would press all else into a line."""
+    band = series.interval(level) if series.error_covers in captions.BANDED else ()
+    ends = np.concatenate([series.values, *band])
+    low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
+    room = _ROOM * (high - low) if high > low else math.inf
+    return np.clip(series.release.values, low - room, high + room)
+
+
+def _places(axes: Axes, *, dated: bool) -> Callable[[Any], Any]:
+    """Return what turns instants, or step numbers, into what these axes place rightly; or refuse the axes."""
+    axis = axes.xaxis
+    converter = axis.get_converter() if hasattr(axis, "get_converter") else axis.converter
+    if converter is None:
+        return np.asarray
+    name = type(converter).__name__
+    if not dated:
+        raise ValueError(f"axes ({name}) must show step numbers; give the grid= of the count, or draw on new axes")
+    from matplotlib.dates import date2num
+
+    with contextlib.suppress(Exception):  # whatever a converter raises for what is not of its kind
+        if abs(axis.convert_units(_INSTANT) - date2num(_INSTANT)) < 1e-6:
+            # Matplotlib warns of dates on an axis that another library gave its converter, but not of numbers.
+            return np.asarray if type(converter).__module__ == "matplotlib.dates" else date2num
+    raise ValueError(
+        f"axes ({name}) must show Matplotlib's dates, or the series would be drawn at wrong times; draw on new axes, or"
+        " what is there without this converter (in pandas, plot(x_compat=True))"
+    )
+
+
+def style_axes(axes: Axes, grid: TimeGrid, columns: int = 1) -> None:
+    """Give axes the style of this package, and dates on the clock of the grid's zone, as many as have room.
+
+    :param columns: how many axes share the width of the figure.
+    """
+    axes.margins(x=0.01)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="0.92", linewidth=0.6)
+    axes.set_axisbelow(True)
+    if not grid.is_integer:
+        from matplotlib.dates import DAILY, AutoDateLocator, ConciseDateFormatter
+
+        zone = grid.zone or "UTC"
+        room = {} if columns == 1 else {"minticks": 1, "maxticks": _DATES // columns + 1}
+        locator = AutoDateLocator(tz=zone, **room)
+        locator.intervald[DAILY] = [1, 7, 14]  # or the last day of a month touches the first of the next
+        axes.xaxis.set_major_locator(locator)
+        formatter = ConciseDateFormatter(locator, tz=zone)
+        # Each day with its month: beside the axis stands that of the last tick, where the next month may begin.
+        formatter.formats[2] = formatter.zero_formats[2] = "%d %b"
+        formatter.offset_formats[2] = "%Y"
+        axes.xaxis.set_major_formatter(formatter)
+
+
+def _name_marks(axes: Axes, series: AnySeries, level: float) -> None:
+    """Write beside the last values what each mark is, from the top down, as near to it as the words have room."""
+    figure: Any = axes.figure.figure
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.execute(figure)  # or the room is that of axes without a caption
+    at = [(series.values[-1], "forecast" if series.ahead else "estimate", BLUE)]
+    if series.error_covers in captions.BANDED:
+        at.append((series.interval(level)[1][-1], f"{level:.0%} band", "0.45"))
+    elif series.error_covers == "noise":
+        at.append((-math.inf, f"{level:.0%} error bars", "0.45"))
+    if len(series.release) and captions.draws_noisy(series) and not series.ahead:
+        at.append((series.release.values[-1], "noisy values", ORANGE))
+    low, high = axes.get_ylim()
+    line = _LINE_OF_WORDS * (high - low) / axes.get_window_extent().height * axes.figure.dpi
+    top = high
+    for below, (value, words, color) in zip(reversed(range(len(at))), sorted(at, reverse=True), strict=True):
+        y = max(min(value, top), low + below * line)
+        place: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (4, 0), "textcoords": "offset points"}
+        axes.annotate(words, (1.0, (y - low) / (high - low)), **place, va="center", fontsize="small", color=color)
+        top = y - line
+
+
+def _time_label(grid: TimeGrid) -> str:
+    return "step" if grid.is_integer else f"time ({grid.zone or 'UTC'})"
+
+
+def _caption(
+    release: Release,
+    parts: Sequence[AnySeries],
+    grid: TimeGrid,
+    level: float,
+    guarantee: tuple[float, float] | str | None,
+) -> str:
+    count, made_from = release.design.signal.count, captions.made_from(release, parts[0])
+    is_drawn = captions.draws_noisy(parts[0])
+    beyond = sum(int(np.count_nonzero(_clipped(part, level) != part.release.values)) for part in parts if is_drawn)
+    events = sum(len(part.events) for part in parts)
+
+    def intervals(covered: Sequence[str]) -> str:
+        words = dict.fromkeys(captions.measured(release, part) for part in parts if part.error_covers in covered)
+        return f"{level:.0%} intervals for {' or '.join(words)}, each step on its own" if words else ""
+
+    band, bars = intervals(captions.BANDED), intervals(("noise",))
+    lines = [
+        _time_label(grid),
+        captions.guarantee_in_words(release, parts[0].sources, guarantee),
+        f"Blue line: {captions.models_of(parts)}",
+        f"Dashed line: {captions.ahead_in_words(parts[0])}" if parts[0].ahead else "",
+        f"Grey band: {band}, if the model is right" if band else "",
+        f"Bars, at kept steps only: {bars}" if bars else "",
+        f"Orange dots: {made_from}{', before the total' if parts[0].levelled else ''}"
+        if is_drawn
+        else f"Made from {made_from}; they are not drawn",
+        f"Triangles at the edge: noisy values beyond it ({beyond})" if beyond else "",
+        f"Dotted lines: single events, which no pattern explains ({events})" if events else "",
+        "" if count is None else captions.caps_in_words(parts[0], count, " over all series" if release.keys else ""),
+    ]
+    return _filled(lines)
+
+
+def wrapped(text: str, cells: int) -> str:
+    """Return text in lines that are so many letters wide; those of Chinese, Japanese and Korean are twice as wide."""
+    wide = sum(1 + (unicodedata.east_asian_width(letter) in "WF") for letter in text)
+    return textwrap.fill(text, max(cells * len(text) // max(wide, 1), 8))
+
+
+def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
+    """Return the families that Matplotlib uses, and such as hold what these lack; and the letters that no font has."""
+    from matplotlib import font_manager, ft2font
+
+    def holds(path: str) -> set[str]:
+        with contextlib.suppress(Exception):  # whatever is wrong with a file of somebody else
+            charmap = ft2font.FT2Font(path).get_charmap()
+            return {letter for letter in lacking if ord(letter) in charmap}
+        return set()
+
+    lacking = {letter for text in texts for letter in text if not letter.isspace()}
+    families: list[str] = font_manager.FontProperties().get_family()
+    for family in families:
+        lacking -= holds(font_manager.findfont(font_manager.FontProperties(family=[family])))
+    for font in sorted(font_manager.fontManager.ttflist, key=lambda font: (font.weight != 400, font.style, font.name)):
+        if not lacking:
+            break
+        if letters := holds(font.fname):
+            lacking -= letters
+            families.append(font.name)
+    return families, "".join(sorted(lacking))
+
+
+def _filled(lines: Sequence[str]) -> str:
+    return "\n".join(wrapped(line, 120) for line in lines if line)
+
+
+def _captioned(axes: Axes | None, unit: str, caption: str) -> Axes:
+    """Return axes, or those of a new figure, with their labels."""
+    axes = new_axes(2.8 + _height(caption)) if axes is None else axes
+    axes.set_ylabel(wrapped(unit, _LABEL), parse_math=False)
+    under: dict[str, Any] = {"fontsize": "small", "color": _WORDS, "multialignment": "left", "parse_math": False}
+    axes.set_xlabel(caption, loc="left", **under)
+    return axes
+
+
+def _height(caption: str) -> float:
+    """About how many inches a caption takes."""
+    return 0.3 + 0.16 * (1 + caption.count("\n"))

@@ -1,0 +1,155 @@
+"""Patterns that follow the clock and the calendar: each step is looked up by itself, and a year with two changes."""
+
+import calendar
+import datetime as dt
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from opendp_timeseries import TimeGrid, smooth
+from opendp_timeseries.smoothing.seasons import read_seasons
+from tests.reconstruction.simulated import LOCAL, after_changes, error_and_cover, local_rate, sampled
+from tests.refused import refuses
+from tests.releases import panel, release_of
+
+HOLIDAYS = [dt.date(2024, 3, 29), "2024-04-01", np.datetime64("2024-12-25")]
+
+
+def slow_phase(name, moment, holidays=()):
+    """How much of a period is over, by Python's calendar."""
+    day = (moment.hour * 3600 + moment.minute * 60 + moment.second) / 86400
+    weekday = 6 if moment.date() in holidays else moment.weekday()
+    month = (moment.day - 1 + day) / calendar.monthrange(moment.year, moment.month)[1]
+    return {
+        "1d": day,
+        "1w": (weekday + day) / 7,
+        "1mo": month,
+        "1q": ((moment.month - 1) % 3 + month) / 3,
+        "1y": (moment.month - 1 + month) / 12,
+    }[name]
+
+
+@pytest.mark.parametrize("zone", ["Europe/London", "America/New_York", "Australia/Lord_Howe", "UTC"])
+@pytest.mark.parametrize(
+    ("step", "size", "names", "lengths"),
+    [
+        ("1h", 2500, ("1d", "1w", "1mo", "1q"), (24, 168)),
+        ("30min", 2500, ("1d", "1w"), (48, 336)),
+        ("1d", 800, ("1w", "1mo", "1q", "1y"), (7,)),
+        ("1mo", 40, ("1q", "1y"), (3, 12)),
+    ],
+)
+def test_each_step_is_where_its_clock_says(zone, step, size, names, lengths):
+    grid = TimeGrid(start="2024-03-01", step=step, size=size, zone=zone)
+    holidays = HOLIDAYS if "1w" in names else ()
+    free = [dt.date(2024, 3, 29), dt.date(2024, 4, 1), dt.date(2024, 12, 25)]
+    found = read_seasons(names, grid, size, holidays)
+    assert [season.name for season in found] == list(names)
+    assert [season.length for season in found][: len(lengths)] == list(lengths)
+    moments = [
+        dt.datetime.fromtimestamp(second, dt.UTC).astimezone(ZoneInfo(zone))
+        for second in grid.instants().astype("M8[s]").astype(int).tolist()
+    ]
+    for season in found:
+        expected = [slow_phase(season.name, moment, free if holidays else ()) for moment in moments]
+        assert np.allclose(season.at(np.arange(size)), expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.long
+def test_a_year_with_two_changes_of_the_clocks():
+    """Patterns by steps err more after a change, and their bands are too narrow there; by the clock, as ever."""
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(local_rate(LOCAL)).astype(float)
+    release = sampled(counts, rng, scale=20.0, probability=0.2, grid=LOCAL)
+    after = after_changes()
+    low, high = (series := smooth(release, seasons=("1d", "1w"))).interval(0.9)
+    assert series.model == "structural model (level, departure, season 1d, 1w)"
+    errors, covered = np.abs(series.values - counts), (low <= counts) & (counts <= high)
+    assert errors[after].mean() < 1.1 * errors[~after].mean() < 8
+    assert 0.86 < covered[after].mean() < 0.94
+    by_steps = np.abs(smooth(release, seasons=(24, 168)).values - counts)
+    assert errors[after].mean() < 0.85 * by_steps[after].mean()
+    assert errors.mean() < by_steps.mean()
+
+
+def test_holidays_are_like_sundays():
+    grid = TimeGrid(start="2024-01-01", step="1d", size=371, zone="UTC")  # from a Monday
+    free = np.arange(2, 371, 20)
+    holidays = [str(np.datetime64("2024-01-01") + np.timedelta64(int(day), "D")) for day in free]
+    rate = np.where((np.arange(371) % 7 == 6) | np.isin(np.arange(371), free), 20.0, 100.0)
+    rng = np.random.default_rng(1)
+    counts = rng.poisson(rate).astype(float)
+    release = sampled(counts, rng, scale=20.0, probability=1.0, grid=grid)
+    informed = smooth(release, seasons="1w", holidays=holidays)
+    uninformed = smooth(release, seasons="1w")
+    assert np.abs(informed.values - counts)[free].mean() < 0.4 * np.abs(uninformed.values - counts)[free].mean()
+    assert error_and_cover(informed, counts)[1] > 0.85
+
+
+def test_by_the_clock_of_utc_is_by_steps():
+    grid = TimeGrid(start="2024-01-01", step="1h", size=480, zone="UTC")
+    rng = np.random.default_rng(2)
+    release = sampled(rng.poisson(60 + 40 * np.sin(np.arange(480) * np.pi / 12)), rng, probability=0.5, grid=grid)
+    assert np.allclose(smooth(release, seasons="1d").values, smooth(release, seasons=24).values, rtol=1e-6)
+
+
+def test_a_count_made_elsewhere_is_told_its_grid():
+    grid = TimeGrid(start="2024-01-01", step="1h", size=96, zone="UTC")
+    made = {"steps": np.arange(192), "values": np.sin(np.arange(192) * np.pi / 12) * 50 + 90}
+    many = panel("ab", **made, size=192, scale=5.0, probability=1.0)  # on a grid of integer steps
+    for release in (many, release_of(steps=range(96), values=made["values"][:96], signal=96)):
+        assert "season 1d" in smooth(release, seasons="1d", grid=grid).model
+        refuses(r"seasons \('1d'\) needs a grid with a calendar: give grid=TimeGrid", smooth, release, seasons="1d")
+        with pytest.raises(ValueError, match=r"grid \(of 95 steps\) must have a step for each of the series \(96\)"):
+            smooth(release, seasons="1d", grid=TimeGrid(start="2024-01-01", step="1h", size=95, zone="UTC"))
+
+
+@pytest.mark.parametrize(
+    "day",
+    [
+        "2024-04-03",
+        "20240403",
+        "2024-04-03T00:00",
+        "2024-04-03T00:00+02:00",
+        "2024-04-02T22:30Z",
+        dt.date(2024, 4, 3),
+        dt.datetime(2024, 4, 3),
+        dt.datetime(2024, 4, 3, tzinfo=ZoneInfo("Europe/Berlin")),
+        dt.datetime(2024, 4, 2, 23, tzinfo=dt.UTC),
+        np.datetime64("2024-04-03"),
+        np.datetime64("2024-04-03T00:00", "ns"),
+    ],
+)
+def test_a_holiday_is_the_day_that_the_clock_of_the_zone_shows(day):
+    grid = TimeGrid(start="2024-04-01", step="1d", size=28, zone="Europe/Berlin")  # from a Monday
+    (season,) = read_seasons("1w", grid, 28, [day])
+    assert np.flatnonzero(season.phase >= 6 / 7).tolist() == [2, 6, 13, 20, 27]
+
+
+def test_holidays_of_pandas_are_the_days_that_they_show():
+    pd = pytest.importorskip("pandas")
+    grid = TimeGrid(start="2024-04-01", step="1d", size=28, zone="Europe/Berlin")
+    for zone in (None, "Europe/Berlin"):
+        (season,) = read_seasons("1w", grid, 28, pd.DatetimeIndex(["2024-04-03", "2024-04-05"], tz=zone))
+        assert np.flatnonzero(season.phase >= 6 / 7).tolist() == [2, 4, 6, 13, 20, 27]
+
+
+@pytest.mark.parametrize(
+    ("seasons", "holidays", "error", "message"),
+    [
+        ("24h", (), ValueError, r"seasons \('24h'\) must be known; a season is a number of steps.*1d, 1w, 1mo, 1q, 1y"),
+        ("1d", (), ValueError, r"seasons \('1d'\) must be at least two steps of TimeGrid"),
+        ("1y", ["2024-01-01"], ValueError, "holidays are like Sundays: give also seasons='1w'"),
+        ("1w", "2024-01-01", TypeError, r"holidays \('2024-01-01'\) must be dates"),
+        ("1w", 7, TypeError, r"holidays \(7\) must be dates"),
+        ("1w", ["Christmas"], ValueError, r"holidays\[0\] \('Christmas'\) must be a date in ISO 8601"),
+        ("1w", ["2024-01-02", "2024-W14-3"], ValueError, r"holidays\[1\] \('2024-W14-3'\) must be a date in ISO 8601"),
+        ("1w", [20240403], TypeError, r"holidays\[0\] \(20240403\) must be.*; holidays must be dates, such as"),
+        ("1w", [np.datetime64("NaT", "D")], ValueError, r"holidays\[0\] \('NaT'\) must be a date"),
+        ("1w", [np.datetime64("2024-04")], ValueError, r"holidays\[0\] \('2024-04'\) must be a date"),
+    ],
+)
+def test_bad_seasons_are_refused(seasons, holidays, error, message):
+    grid = TimeGrid(start="2024-01-01", step="1d", size=28, zone="UTC")
+    refuses(message, read_seasons, seasons, grid, 28, holidays, error=error)
