@@ -236,7 +236,7 @@ def _fit_channels(
         level = 1 / (np.sum(1 / variance) + unit**-2)
         try:
             data = Observations(size, steps, row, variance, dispersion=1e-6, doubt=0.01, ahead=size - len(steps))
-            fitted = fit(data, patterns, trend=trend, unit=unit)
+            fitted = fit(data, patterns, trend=trend, unit=unit, by_phase=True)
             channels.append(Channel(fitted.mean, fitted.variance, fitted.joint, level))
         except FitError:  # it is not known where the departure is, but for how large it may be
             channels.append(Channel(np.zeros(size), np.full(size, unit**2), _flat(size, unit), 0.0))

@@ -275,7 +275,9 @@ def of_everybody(
             for row, variance in zip(channels[1:], wide()[1:], strict=True)
         ]
         rows = [replace(row, dispersion=1e-6, doubt=0.01) for row in rows]
-        return [fit(row, seasons, trend=trend, unit=unit) for row, unit in zip(rows, units, strict=True)]
+        return [
+            fit(row, seasons, trend=trend, unit=unit, by_phase=by_phase) for row, unit in zip(rows, units, strict=True)
+        ]
 
     units = _DEPARTURE * sizes[1:]
     fits = departures(units)
