@@ -115,6 +115,13 @@ def test_a_promise_that_data_do_not_react_lowers_the_loss_only_where_the_docs_sa
     assert named <= less
 
 
+def test_a_promise_by_its_name_is_that_of_the_document():
+    promised = plan(year(2), adaptivity="non-adaptive")
+    named = replace(promised, adaptivity="non-adaptive")
+    assert named.to_json() == promised.to_json()
+    assert ts.Programme.from_json(named.to_json()) == named == promised
+
+
 def test_one_step_of_each_block_needs_the_same_noise_and_errs_less_between_steps():
     blocks = plan(year(2), sampling="stratified", adaptivity="non-adaptive")
     assert ts.Programme.from_json(blocks.to_json()) == blocks

@@ -66,6 +66,8 @@ class Programme:
     adaptivity: Adaptivity = Adaptivity.QUERIES
 
     def __post_init__(self) -> None:
+        adaptivity = Adaptivity.of(self.adaptivity, Adaptivity.NONE, Adaptivity.QUERIES)
+        object.__setattr__(self, "adaptivity", adaptivity)  # a name of it, too
         if len({population_of(design) for design in self.designs}) != 1 or self.unit.individuals != 1:
             units = sorted({design.unit.of(1) for design in self.designs})
             raise ValueError(
