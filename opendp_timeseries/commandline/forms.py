@@ -19,8 +19,8 @@ from opendp_timeseries.grid.text_times import read_text_times
 #: What may separate fields, and bytes of a first line at most.
 _DELIMITERS: Final = (";", "\t", ",", "|")
 _LONGEST: Final = 2**16
-#: How a name of a column begins, and no time or number does.
-_NAME: Final = re.compile(r"[^\W\d]")
+#: A name of a column begins with a letter and holds one number at most; a time begins otherwise, or holds several.
+_NAME: Final = re.compile(r"[^\W\d]\D*\d*\D*")
 #: Rows whose times are looked at, and the share of them that a form must read.
 _ROWS: Final = 500
 _SHARE: Final = 0.5
@@ -41,7 +41,7 @@ class FirstLine(NamedTuple):
     def is_header(self) -> bool:
         """Return whether all fields may be names of columns: a line with any other may be the row of somebody."""
         names = self.columns
-        return len({*names}) == len(names) and all(name.isprintable() and _NAME.match(name) for name in names)
+        return len({*names}) == len(names) and all(name.isprintable() and _NAME.fullmatch(name) for name in names)
 
 
 def usual_delimiter(path: Path) -> str:

@@ -1001,7 +1001,10 @@ def test_a_page_grows_with_the_parts(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "city.ledger").read_bytes() == before
 
 
-@pytest.mark.parametrize("line", ["ann@x.org,2024-01-01T10:00,bond", "ann,,bond", "ann,bond,bond", "ann,\x1b[2J", ""])
+@pytest.mark.parametrize(
+    "line",
+    ["ann@x.org,2024-01-01T10:00,bond", "ann,,bond", "ann,bond,bond", "ann,\x1b[2J", "", "ann,March 3 2024 10:00,bond"],
+)
 def test_init_shows_no_row_of_a_log_without_a_header(tmp_path, capsys, line):
     (tmp_path / "log.csv").write_text(f"{line}\nbob,2024-01-02,3\n")
     publication._look({"file": str(tmp_path / "log.csv")})
