@@ -68,7 +68,7 @@ def encoding(name: str) -> str:
     ('cp1252', 'utf-8')
     """
     try:
-        plain = _PLAIN.decode(name) == _PLAIN.decode("ascii")
+        plain = _PLAIN.decode(name, "surrogateescape") == _PLAIN.decode("ascii")  # as lines of a log are decoded
     except (LookupError, ValueError):
         plain = False
     if not plain:

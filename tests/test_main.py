@@ -810,6 +810,7 @@ def test_check_says_that_rows_are_in_another_encoding(tmp_path, capsys):
         ),
         (b"who,when\n", {"encoding": "utf-16"}, "argument --encoding: (utf-16) must be the name of an encoding"),
         (b"who,when\n", {"encoding": "utf-7"}, "argument --encoding: (utf-7) must be the name of an encoding"),
+        (b"who,when\n", {"encoding": "idna"}, "argument --encoding: (idna) must be the name of an encoding"),
         (b"who,when\n", {"encoding": "rot13"}, "argument --encoding: (rot13) must be the name of an encoding"),
         (b"who,when\n", {"encoding": "windows"}, "argument --encoding: (windows) must be the name of an encoding"),
     ],
