@@ -691,6 +691,16 @@ def test_parts_of_a_programme_name_it_in_the_same_words(tmp_path, planned):
     refuses("a release of entry 1 says that it is entry 1 of", ts.Ledger(book.path).verify)
 
 
+def test_parts_that_several_ledgers_paid_for_are_of_one_programme(tmp_path):
+    """All say that they are in this programme with ε = 1 in all."""
+    programme = ts.Programme.plan([count(1)] * 2, epsilon=1.0, delta=1e-6, sampling_probability=0.5)
+    part = programme.measurement(count(1))
+    parts = [new(tmp_path / name, programme=programme).release(part, LOG) for name in ("first", "second")]
+    assert len(ts.read_releases(ts.write_releases(parts))) == 2
+    for third in (new(tmp_path / "third", programme=programme).release(part, LOG), part(LOG)):
+        refuses("its parts together give", ts.write_releases, [*parts, third])
+
+
 def test_a_ledger_has_the_budget_of_its_programme(tmp_path):
     programme = ts.Programme.plan([count(1)], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
     book = new(tmp_path, programme=programme)

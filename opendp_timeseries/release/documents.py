@@ -166,7 +166,8 @@ def _names_of_whole(release: Release) -> list[object]:
     if (whole := release.stated.whole) is None:
         return []
     if whole.identifier is not None:
-        return [(whole.kind, whole.identifier)]
+        planned = [] if whole.planned is None else [("programme", whole.planned[:16])]  # as sentences name it
+        return [(whole.kind, whole.identifier), *planned]
     names: list[object] = [
         name for name in dict.fromkeys((release.composition, release.invocation)) if name is not None
     ]
