@@ -166,7 +166,11 @@ def test_series_on_grids_that_follow_each_other_are_joined_on_a_page(in_folder, 
     Path("joined.html").write_text("somebody's")
     capsys.readouterr()
     assert main(join) == 2
-    assert "is not of an earlier run" in refusal(capsys)
+    assert "is not of an earlier run; choose another --join" in refusal(capsys)
+    Path("joined.html").unlink()
+    assert main([*join, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == ledger.to_dict()
+    assert html.unescape(Path("joined.html").read_text()) == page
     assert main([*join[:3], "joined.txt"]) == 2
     assert "must end in .html" in refusal(capsys)
 

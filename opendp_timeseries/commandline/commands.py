@@ -144,9 +144,10 @@ def ledger(options: argparse.Namespace) -> str:
     for release in [release for path in options.add or () for release in read_record(path).releases]:
         book.add(release)
     book.verify()
+    pages = join(book, options) if options.join else []
     if options.json:
         return json.dumps(book.to_dict(), ensure_ascii=False, allow_nan=False)
-    joined = f"\n\nWritten: {', '.join(map(str, join(book, options)))}" if options.join else ""
+    joined = f"\n\nWritten: {', '.join(map(str, pages))}" if pages else ""
     return f"{book.table(planned=bool(options.planned))}{joined}\n\n" + wrapped(
         "No file can show that nothing was released without it, or that it is not an older copy of itself. Publish the"
         f" digest after each release, so that readers can see that nothing was taken back: {book.digest[:16]}"

@@ -238,10 +238,10 @@ def _documents(options: argparse.Namespace) -> dict[str, bool]:
     return wanted | of_means | {"-people.csv": of_people}
 
 
-def check_ours(place: Path, suffix: str) -> None:
+def check_ours(place: Path, suffix: str, name: str = "output") -> None:
     """Refuse a place where there is anything but an earlier file of this kind, which is replaced."""
     if check_place(place, replace=True) is not None and not _is_ours(place, suffix):
-        raise ValueError(f"output ({place}) exists, and is not of an earlier run; choose another --output")
+        raise ValueError(f"{name} ({place}) exists, and is not of an earlier run; choose another --{name}")
 
 
 def write_preview(place: Path, page: str) -> None:

@@ -117,7 +117,7 @@ def join(ledger: ts.Ledger, options: argparse.Namespace) -> list[Path]:
         raise ValueError(f"join ({first}) must end in .html, as it is a page")
     places = [first, *(first.with_stem(f"{first.stem}-{number}") for number in range(2, len(kinds) + 1))]
     for place in places:
-        check_ours(place, ".html")
+        check_ours(place, ".html", "join")
     how: dict[str, Any] = {"seasons": options.season, "holidays": options.holidays or (), "progress": False}
     pages = []
     for releases in kinds:
