@@ -208,6 +208,10 @@ def _bound_of(sums: Any, numbers: Any) -> int:
     if _kind(sums) != _kind(numbers):
         problem = "must have the grid, keys, caps, columns and steps ahead of the sums, but for value= and its bound"
         raise ValueError(f"numbers ({numbers!r}) {problem}")
+    reading = numbers.release.design.known_signal.count.reading
+    if reading.is_sum and reading.step_cap != 1:
+        problem = f"must be of individuals or events, and not of a value, unless by bound=1; found {reading.step_cap}"
+        raise ValueError(f"numbers ({numbers!r}) {problem}")
     return int(count.reading.step_cap)
 
 

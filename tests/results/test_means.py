@@ -151,6 +151,8 @@ def test_what_has_no_means_is_refused():
     refuses("numbers .* must have standard errors", ts.means, sums, of_value(np.ones(48), None, bound=1))
     refuses("sums .* must be of a value", ts.means, _counts(), numbers)
     refuses("numbers .* must have the grid, keys, caps", ts.means, sums, of_value(np.ones(48), 1.0, bound=1, gap=2))
+    for above in (sums, numbers):  # twice the same, or the other way round
+        refuses(r"numbers .* must be .* by bound=1; found 60", ts.means, above, sums)
     refuses("means have no total", means.with_total, 5.0)
     refuses("profiles must be left out of means", means.to_html, profiles=True)
 
