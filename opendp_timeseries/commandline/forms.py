@@ -38,6 +38,11 @@ class FirstLine(NamedTuple):
     encoding: str | None  # None for UTF-8
 
     @property
+    def is_legible(self) -> bool:
+        """Return whether the line is in UTF-8, or in an encoding that is given or likely."""
+        return not any("\ufffd" in name for name in self.columns)
+
+    @property
     def is_header(self) -> bool:
         """Return whether all fields may be names of columns: a line with any other may be the row of somebody."""
         names = self.columns
@@ -64,7 +69,7 @@ def first_line(path: Path, encoding: str | None = None) -> FirstLine | None:
     try:
         line.decode()
     except UnicodeDecodeError:
-        likely = likely_encoding(line) or "cp1252"
+        likely = None if b"\0" in line else likely_encoding(line)  # as in UTF-16
     text = line.decode("utf-8" if mark else encoding or likely or "utf-8", "replace").strip()
     usual = usual_delimiter(path)
     sign = max((usual, *_DELIMITERS), key=text.count)

@@ -140,6 +140,8 @@ def _look(given: dict[str, Any], *, quiet: bool = False) -> None:
     named = f"names the columns {', '.join(source.columns)}"
     if not source.is_header:
         named = "must name the columns, and is not shown, as not all in it are names: see that it is not a row"
+    if not source.is_legible:
+        named = "is not in UTF-8: give --encoding, such as cp1251 or gb18030, or save the file as UTF-8"
     how = "".join(f"; {name} is {toml_text(given[name])}" for name in ("delimiter", "encoding") if name in given)
     if not quiet:
         print(f"The first line of {there} {named}{how}.", file=sys.stderr)

@@ -1013,6 +1013,21 @@ def test_init_shows_no_row_of_a_log_without_a_header(tmp_path, capsys, line):
     assert not any(field in said for field in line.split(",") if field)
 
 
+@pytest.mark.parametrize("encoding", ["cp1251", "utf-16", "gb18030"])
+def test_init_guesses_no_encoding_that_the_first_line_does_not_show(tmp_path, capsys, encoding):
+    """In a wrong one, no listed key is that of a row."""
+    name = "\u5730\u70b9" if encoding == "gb18030" else "\u043c\u0435\u0441\u0442\u043e"
+    (tmp_path / "log.csv").write_bytes(f"who,when,{name}\nann,2024-01-01,1\n".encode(encoding))
+    given = {"file": str(tmp_path / "log.csv")}
+    publication._look(given)
+    assert "encoding" not in given
+    assert "is not in UTF-8: give --encoding" in capsys.readouterr().err
+    if encoding != "utf-16":
+        given["encoding"] = encoding
+        publication._look(given)
+        assert f"names the columns who, when, {name}; encoding is" in capsys.readouterr().err
+
+
 def test_init_reads_the_first_line_of_a_log_and_knows_zones(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", type("Terminal", (), {"isatty": lambda self: True})())
