@@ -441,6 +441,8 @@ def test_behind_filters_the_law_is_that_of_reacting_data_unless_promised(tmp_pat
         for month in (1, 2, 3):
             book.release(programme.measurement(filtered(month)), LOG)
         assert 0.999 < book.verify().epsilon <= 1.0
+        promise = ", if no data reacted to what earlier releases showed"
+        assert book.guarantee().endswith(promise if programme is promised else "removed")
     made = [promised.measurement(filtered(month))(LOG) for month in (1, 2, 3)]
     texts = [ts.write_releases(made, adaptivity=kind) for kind in ("non-adaptive", "adaptive")]
     epsilons = [json.loads(text)["joint_loss"][0][0] for text in texts]

@@ -494,6 +494,8 @@ def _guarantee(book: Book, standing: Standing) -> str:
     condition = ", assuming the caps of counts made elsewhere" if assumed else ""
     if terms.adaptivity is Adaptivity.QUERIES and not book.is_planned:
         condition += ", if no caps, sampling or noise were chosen by what earlier releases showed"
+    if standing.adaptivity is Adaptivity.NONE:
+        condition += ", if no data reacted to what earlier releases showed"
     return f"{loss} for {terms.unit}{condition}"
 
 
