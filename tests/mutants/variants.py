@@ -1139,6 +1139,8 @@ MUTANTS = [
     mutant("parts that say otherwise of their whole are of another", "documents:_names_of_whole",
            lambda sound, release: [replace(release.stated.whole, number=None)],
            ("test_parts_that_say_otherwise_of_their_whole_are_of_it", {}, {"loss": 1.001})),
+    mutant("parts that two ledgers paid for are of two programmes", "documents:_names_of_whole",
+           edited((", *planned]", "]")), "test_parts_that_several_ledgers_paid_for_are_of_one_programme"),
     mutant("a share of a Context is of one release", "documents:_is_one_whole",
            edited(("one.composition or id(one)", "id(one)")),
            "test_shares_of_a_context_are_of_it_whatever_they_are_spent_on"),
