@@ -246,6 +246,11 @@ def runs_of(releases: Sequence[Release], ahead: object, given: TimeGrid | None) 
     by_grid: dict[Any, list[Release]] = {}
     for release in releases:
         by_grid.setdefault(release.grid, []).append(release)
+    for grid, row in by_grid.items():
+        signals = [release.design.signal for release in row]
+        if any(signal.count and signal.count.panel is None and signals.count(signal) > 1 for signal in signals):
+            problem = f"releases must be of one series once on each grid; of {grid!r}, several are of the same"
+            raise ValueError(f"{problem}: {_ONE_BY_ONE}, or leave all but one out")
     if len(by_grid) == 1:
         return [run_of((release,), ahead, given) for release in releases]
     if given is not None:

@@ -301,7 +301,8 @@ def test_what_is_not_one_count_on_adjacent_grids_is_refused():
     refuses(r"does not begin where .* ends: give the release between them", ts.smooth, [first, third])
     other = of_hours(np.full(SPRING[1].size, 9.0), SPRING[1], rng, participation_cap=61)
     refuses("releases must be the same kinds of series on every grid", ts.smooth, [first, other])
-    refuses("releases must be the same kinds of series on every grid", ts.smooth, [first, second, second])
+    for twice in ([first, first], [first, second, second]):
+        refuses("releases must be of one series once on each grid", ts.smooth, twice)
     numbers = [release_of(steps=range(n), values=np.ones(n), signal=signal_of(size=n)) for n in (24, 25)]
     refuses("releases must have grids with times", ts.smooth, numbers)
     refuses("grid must be left out", ts.smooth, [first, second], grid=ALL_SPRING)
