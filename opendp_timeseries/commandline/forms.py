@@ -20,7 +20,7 @@ from opendp_timeseries.grid.text_times import read_text_times
 _DELIMITERS: Final = (";", "\t", ",", "|")
 _LONGEST: Final = 2**16
 #: A name of a column begins with a letter and holds one number at most; a time begins otherwise, or holds several.
-_NAME: Final = re.compile(r"[^\W\d]\D*\d*\D*")
+_NAME: Final = re.compile(r"[^\W\d]\D*(\d+(\.\d+)?\D*)?")
 #: Rows whose times are looked at, and the share of them that a form must read.
 _ROWS: Final = 500
 _SHARE: Final = 0.5

@@ -1011,6 +1011,9 @@ def test_init_shows_no_row_of_a_log_without_a_header(tmp_path, capsys, line):
     said = capsys.readouterr().err
     assert "must name the columns, and is not shown" in said
     assert not any(field in said for field in line.split(",") if field)
+    (tmp_path / "log.csv").write_text("who,when_2,PM2.5\nbob,2024-01-02,3\n")
+    publication._look({"file": str(tmp_path / "log.csv")})
+    assert "names the columns who, when_2, PM2.5" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("encoding", ["cp1251", "utf-16", "gb18030"])
