@@ -577,7 +577,7 @@ MUTANTS = [
            in_the_query("weights", "sum({events})", "count({events})"),
            IN_DATABASE),
     mutant("a size over all periods, in a database", "database:_weighed",
-           given(alone=lambda alone: ["who"]), IN_DATABASE),
+           given(identity=lambda identity: ["who"]), IN_DATABASE),
     mutant("a weight of any period, in a database", "database:_weighed",
            in_the_query("weights", "USING ({names})", "USING (who)"),
            "test_a_weight_meets_the_events_of_its_own_period"),
@@ -1159,5 +1159,5 @@ MUTANTS = [
            IN_MEMORY),
     mutant("a norm of typical units for that of their squares", "Tiers.influence",
            edited(("self.first(last) * self.typical**2", "self.first(last) * self.typical")), IN_MEMORY),
-    mutant("tiers of half of the last", "Tiers.table", given(most=lambda most: max(1, most // 2)), IN_MEMORY),
+    mutant("tiers of half of the last", "Tiers.table", given(last=lambda last: max(1, last // 2)), IN_MEMORY),
 ]
