@@ -295,9 +295,9 @@ def _hidden(panel: Release, parts: dict[str, AnySeries], level: float) -> list[s
     small = [name for name, half in finite.items() if len(half) and np.median(half) > parts[name].values.mean()]
     if small and len(parts) > 1:
         remainder = f" and {len(small) - _NAMED} more" if len(small) > _NAMED else ""
-        which = f"{', '.join(small[:_NAMED])}{remainder}" if len(small) < len(parts) else "All of them"
+        which = f"{', '.join(small[:_NAMED])}{remainder}" if len(small) < len(parts) else "all of them"
         sentences.append(
-            f"Too small to be shown by the step: {which}. Its interval is wider than the number itself. What is seen"
+            f"Too small to be shown in single steps: {which}. The interval is wider than the number itself. What is seen"
             " there is mostly the course of the others. Longer steps, or sums of several series, show more."
         )
     behind = next(iter(parts.values())).sources or (panel,)

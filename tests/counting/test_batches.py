@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.counting import batches, memory
+from opendp_timeseries.counting import batches, files, memory
 from opendp_timeseries.counting.files import read_csv_log
 from opendp_timeseries.counting.progress import progress_listener
 from opendp_timeseries.counting.tables import log_in_utc
@@ -104,8 +104,11 @@ def test_one_column_is_not_who_and_when(tmp_path):
 
 
 @pytest.mark.long
-def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
+@pytest.mark.parametrize("large", [0, 2**40], ids=["by bytes, with PyArrow", "by the csv module"])
+def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch, large):
     monkeypatch.setattr(batches, "_MANY", 2**14)
+    monkeypatch.setattr(files, "_LARGE", large)
+    monkeypatch.setattr(files, "_BLOCK", 2**18)
     peaks = []
     for rows in (5 * 10**4, 4 * 10**5):
         path, asked = log_file(tmp_path, 1, rows), count_of("who", "when", GRID, step_cap=1)

@@ -208,7 +208,7 @@ def test_a_page_says_which_places_are_too_small_and_what_the_noise_hides():
     stations, total = ts.smooth(released(counts, np.random.default_rng(1), groups=city(6)), seasons=24)
     near = contents_of(stations, beside=[total]).near
     assert sum("Too small" in one for one in near) == 1
-    assert any("Too small to be shown by the step: k3, k4, k5. Its interval is wider" in one for one in near)
+    assert any("Too small to be shown in single steps: k3, k4, k5. The interval is wider" in one for one in near)
     seen = [
         k for k, one in enumerate(near) if one.startswith("An event at one key is seen if about 105 more come in one")
     ]
