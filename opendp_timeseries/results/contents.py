@@ -297,8 +297,8 @@ def _hidden(panel: Release, parts: dict[str, AnySeries], level: float) -> list[s
         remainder = f" and {len(small) - _NAMED} more" if len(small) > _NAMED else ""
         which = f"{', '.join(small[:_NAMED])}{remainder}" if len(small) < len(parts) else "all of them"
         sentences.append(
-            f"Too small to be shown in single steps: {which}. The interval is wider than the number itself. What is seen"
-            " there is mostly the course of the others. Longer steps, or sums of several series, show more."
+            f"Too small to be shown in single steps: {which}. The interval is wider than the number itself. What is"
+            " seen there is mostly the course of the others. Longer steps, or sums of several series, show more."
         )
     behind = next(iter(parts.values())).sources or (panel,)
     count = behind[0].design.signal.count
