@@ -121,7 +121,7 @@ def test_individuals_are_never_cut(monkeypatch, size):
 def test_a_missing_identifier_is_nobody():
     # The code of a missing category is -1, which must never become an individual or an index.
     who = np.array(["ann", None, "bob", None], dtype=object)
-    assert list(counter(1)({"id": who, "time": np.array([1, 2, 3, 19])})) == [0, 1, 0, 1] + [0] * 16
+    assert list(counter(3)({"id": who, "time": np.array([1, 2, 3, 19])})) == [0, 1, 0, 1] + [0] * 16
 
 
 def test_times_off_the_grid_count_nowhere():
