@@ -85,7 +85,7 @@ def smooth_panel(
     )
     _check_finite(estimate)
     sources = [item for run in runs for item in run.releases] if len(runs) > 1 else ()
-    return series_of(estimate, releases, counts=counts, model=model, sources=sources)
+    return series_of_estimate(estimate, releases, counts=counts, model=model, sources=sources)
 
 
 def _check_finite(estimate: JointEstimate) -> None:
@@ -178,7 +178,7 @@ def smooth_private_panel(
         done=done,
     )
     _check_finite(estimate)
-    return series_of(estimate, last, counts=counts, model=model, sources=run.releases)
+    return series_of_estimate(estimate, last, counts=counts, model=model, sources=run.releases)
 
 
 class _Population(NamedTuple):
@@ -231,7 +231,7 @@ class _Population(NamedTuple):
         return Crowds(self.weights[rows], np.array(_KINDS))
 
 
-def series_of(
+def series_of_estimate(
     estimate: JointEstimate, releases: Sequence[Release], *, counts: bool, model: str, sources: Sequence[Release]
 ) -> tuple[Series, ...]:
     """Return the series of each release, in the order of the rows."""

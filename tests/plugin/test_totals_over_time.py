@@ -286,11 +286,11 @@ def test_a_series_at_the_level_of_a_total_states_the_guarantee_of_both(log_space
     totals.append(released(a_day >> make.then_total(GRID, participation_cap=4, per=4), 1.0))
     same, mixed = (ts.interpolate(count).with_total(total).to_html() for total in totals)
     both = joint_guarantee([count, totals[0]])
-    assert f"Guarantee of all 2 releases behind it: {both}." in same
+    assert f"The guarantee of all 2 releases behind it: {both}." in same
     assert float(re.search("ε = ([0-9.]+)", both)[1]) >= count.stated.loss[0][0]
     each = f"{count.guarantee()}; and {totals[1].guarantee()}"
     assert "within" in totals[1].guarantee()
-    assert f"Guarantee of each of the 2 releases behind it, as none is stated of all: {each}." in mixed
+    assert f"The guarantee of each of the 2 releases behind it, as none is stated of all: {each}." in mixed
     assert "No guarantee of all of it is recorded" in mixed
 
 
