@@ -305,7 +305,7 @@ class Programme:
             "format": _FORMAT,
             "version": 1,
             **self.budget.to_dict(),
-            "data_fixed": self.adaptivity is Adaptivity.NONE,
+            "adaptivity": str(self.adaptivity),
             "releases": [design.to_dict() for design in self.designs],
         }
 
@@ -328,10 +328,9 @@ class Programme:
 
 
 def _read_1(document: dict[str, object]) -> Programme:
-    fields = fields_with_budget(document, "programme", {"data_fixed": bool, "releases": tuple[Design, ...]})
+    fields = fields_with_budget(document, "programme", {"adaptivity": str, "releases": tuple[Design, ...]})
     check_extent(design.known_signal for design in fields["releases"])
-    adaptivity = Adaptivity.NONE if fields["data_fixed"] else Adaptivity.QUERIES
-    return Programme(designs=fields["releases"], budget=fields["budget"], adaptivity=adaptivity)
+    return Programme(designs=fields["releases"], budget=fields["budget"], adaptivity=fields["adaptivity"])
 
 
 _BUDGET: Final[dict[str, object]] = dict.fromkeys(("epsilon", "delta", "rho"), float | None)

@@ -61,8 +61,7 @@ def write_releases(
         "format": FORMAT,
         "version": 1,
         "guarantee": _joint_sentence(releases, points),
-        "in_advance": adaptivity is not Adaptivity.FULL,
-        "data_fixed": adaptivity is Adaptivity.NONE,
+        "adaptivity": str(adaptivity),
         "joint_loss": encode(points),
         "releases": [release.to_dict() for release in releases],
     }
@@ -91,17 +90,17 @@ def read_document(text: str) -> Document:
 
 
 def _read_1(document: dict[str, Any]) -> Document:
-    sentence, in_advance, data_fixed, loss, releases = fields_of(document, "the document", _FIELDS).values()
+    sentence, kind, loss, releases = fields_of(document, "the document", _FIELDS).values()
+    adaptivity = Adaptivity.of(kind)
     check_extent(release.design.known_signal for release in releases)
     _verify(releases)
     view = _joint_view(releases)
-    if in_advance and view.delta is not None and len(loss) == 1 and 0.0 < loss[0][1] < 1.0:
+    if adaptivity is not Adaptivity.FULL and view.delta is not None and len(loss) == 1 and 0.0 < loss[0][1] < 1.0:
         view = replace(view, delta=loss[0][1])
-    reacting = Adaptivity.NONE if data_fixed else Adaptivity.QUERIES
-    points = _joint_points(releases, reacting if in_advance else Adaptivity.FULL, view)
+    points = _joint_points(releases, adaptivity, view)
     check_covered("joint_loss", loss, points, "the releases together give")
     words = _joint_sentence(releases, loss)
-    trusted = (*_trusted_contents(releases), *_PROMISES[: 1 + data_fixed if in_advance else 0])
+    trusted = (*_trusted_contents(releases), *_PROMISES[adaptivity])
     pairs = [
         (part["guarantee"], release.guarantee()) for part, release in zip(document["releases"], releases, strict=True)
     ]
@@ -110,18 +109,19 @@ def _read_1(document: dict[str, Any]) -> Document:
 
 _FIELDS: Final[dict[str, object]] = {
     "guarantee": str,
-    "in_advance": bool,
-    "data_fixed": bool,
+    "adaptivity": str,
     "joint_loss": Points,
     "releases": tuple[Release, ...],
 }
 
 
-#: The promises of a document with ``in_advance`` and ``data_fixed``.
-_PROMISES: Final = (
-    "that all of it was fixed before the first release",
-    "that no data reacted to an earlier release",
-)
+_FIXED: Final = "that all of it was fixed before the first release"
+#: The promises of a document, by its adaptivity.
+_PROMISES: Final[dict[Adaptivity, tuple[str, ...]]] = {
+    Adaptivity.NONE: (_FIXED, "that no data reacted to an earlier release"),
+    Adaptivity.QUERIES: (_FIXED,),
+    Adaptivity.FULL: (),
+}
 _NUMBER: Final = re.compile(r"\d[\d.]*(?:e[-+]?\d+)?")
 
 

@@ -447,7 +447,8 @@ def test_behind_filters_the_law_is_that_of_reacting_data_unless_promised(tmp_pat
     texts = [ts.write_releases(made, adaptivity=kind) for kind in ("non-adaptive", "adaptive")]
     epsilons = [json.loads(text)["joint_loss"][0][0] for text in texts]
     assert epsilons[0] < epsilons[1]
-    refuses("the releases together give", ts.read_releases, json.dumps(json.loads(texts[0]) | {"data_fixed": False}))
+    document = json.loads(texts[0]) | {"adaptivity": "adaptive"}
+    refuses("the releases together give", ts.read_releases, json.dumps(document))
 
 
 # ---- programmes

@@ -159,6 +159,8 @@ def test_it_reads_back_exactly_and_nothing_else():
         ({"releases": [1]}, "must be an object, found int"),
         ({"epsilon": 0.5}, "exceeds its budget of ε = 0.5"),
         ({"delta": 2.0}, "delta"),
+        *(({"adaptivity": value}, "adaptivity") for value in ("fully adaptive", True, None, [])),
+        ({"data_fixed": True}, "'data_fixed' that is not known"),
         ({"releases": document["releases"] * 2}, "exceeds its budget"),
     ]:
         refuses(message, ts.Programme.from_json, json.dumps(document | change))

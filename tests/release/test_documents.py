@@ -33,7 +33,7 @@ def test_releases_are_written_with_their_joint_guarantee():
     ((total, delta),) = document["joint_loss"]
     assert sum(stated) <= Fraction(total) <= sum(stated) * (1 + Fraction(1, 10**12))
     assert 2e-6 <= delta <= 2e-6 * (1 + 1e-12)
-    assert (document["in_advance"], document["data_fixed"]) == (False, False)
+    assert document["adaptivity"] == "fully adaptive"
     for low in ([[total * 0.999, delta]], [[total, delta / 2]], [[total]], [[total, delta]] * 2, []):
         refuses("loss", ts.read_releases, json.dumps(document | {"joint_loss": low}))
     lying = json.loads(text)
@@ -72,10 +72,13 @@ def test_releases_of_a_composition_state_their_joint_loss():
     with pytest.raises(ValueError, match=r"delta \(1e-06\) is for releases in \(ε, δ\) that were fixed in advance"):
         ts.write_releases(releases, delta=1e-6)
     # What was not fixed in advance may not claim it.
-    for change in ({"in_advance": False}, {"joint_loss": [[epsilon * 0.999, delta]]}):
+    for change in ({"adaptivity": "fully adaptive"}, {"joint_loss": [[epsilon * 0.999, delta]]}):
         refuses("the releases together give", ts.read_releases, json.dumps(document | change))
+    for value in (1, None, True, "", "Adaptive", ["adaptive"], {"adaptive": True}):
+        refuses("adaptivity", ts.read_releases, json.dumps(document | {"adaptivity": value}))
+    # Two flags could contradict each other: that data are fixed, and the queries are not.
     for name in ("in_advance", "data_fixed"):
-        refuses(name, ts.read_releases, json.dumps(document | {name: 1}))
+        refuses(f"'{name}' that is not known", ts.read_releases, json.dumps(document | {name: True}))
 
 
 def test_behind_filters_the_joint_loss_holds_only_where_data_do_not_react():
@@ -88,7 +91,7 @@ def test_behind_filters_the_joint_loss_holds_only_where_data_do_not_react():
     adaptive = joint_loss([alone] * 3, adaptivity="adaptive").epsilon(delta)
     assert most == pytest.approx(min(adaptive, 3 * releases[0].stated.loss[0][0]), rel=1e-9)
     assert least < most
-    refuses("the releases together give", ts.read_releases, json.dumps(fixed | {"data_fixed": False}))
+    refuses("the releases together give", ts.read_releases, json.dumps(fixed | {"adaptivity": "adaptive"}))
     # Of counts that drop, without filter, both are one.
     plain = [behind(count())(LOG) for _ in range(3)]
     fixed, free = (json.loads(ts.write_releases(plain, adaptivity=kind)) for kind in ("non-adaptive", "adaptive"))
@@ -177,7 +180,7 @@ def test_a_unit_within_a_period_is_of_one_column_of_times():
     assert population_of(event_log().design) == population_of(event_log(time="left").design)
 
 
-@pytest.mark.parametrize("part", ["guarantee", "in_advance", "data_fixed", "joint_loss", "releases"])
+@pytest.mark.parametrize("part", ["guarantee", "adaptivity", "joint_loss", "releases"])
 def test_a_missing_part_is_named(part):
     document = json.loads(ts.write_releases(two()))
     del document[part]

@@ -179,12 +179,12 @@ def test_queries_that_may_follow_each_other_are_not_said_to_be_fixed_in_advance(
         page = ts.interpolate(first).to_html(beside=[ts.interpolate(second)])
         (record,) = re.findall(r"data:application/json[^,]*;base64,([^\"]*)", page)
         document = json.loads(base64.b64decode(record))
-        return document["in_advance"], document["data_fixed"], document["joint_loss"][0][0]
+        return document["adaptivity"], document["joint_loss"][0][0]
 
     one_by_one = [nested.query().subsampled_gaussian(sampling_probability=p).release() for p in (1, 0.5)]
-    assert recorded(*one_by_one) == (False, False, pytest.approx(2 / 3))
+    assert recorded(*one_by_one) == ("fully adaptive", pytest.approx(2 / 3))
     at_once = nested.query().composition([ts.then_subsampled_gaussian(1.0, sampling_probability=1)] * 2).release()
-    assert recorded(*at_once)[:2] == (True, True)
+    assert recorded(*at_once)[0] == "non-adaptive"
 
 
 def test_a_panel_stands_below_its_total():
