@@ -27,7 +27,7 @@ from opendp_timeseries.plugin.circulant_filter import (
     then_circulant_filter,
 )
 from opendp_timeseries.plugin.composition import least_factor, make_composition, then_composition
-from opendp_timeseries.plugin.context import compositor, split_budget
+from opendp_timeseries.plugin.context import compositor
 from opendp_timeseries.plugin.individual_count import make_individual_count, then_individual_count
 from opendp_timeseries.plugin.lp_distance import make_lp_distance, then_lp_distance
 from opendp_timeseries.plugin.participation_count import (
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from opendp_timeseries.reconstruction.reconcile import reconcile
     from opendp_timeseries.reconstruction.smooth import smooth
     from opendp_timeseries.results.means import means
-    from opendp_timeseries.results.plot import plot, plot_panel
+    from opendp_timeseries.results.plot import plot
     from opendp_timeseries.results.series import Series
 
 __version__ = "0.1.0"
@@ -65,7 +65,6 @@ _LATER = {
     "interpolate": "reconstruction.interpolate",
     "means": "results.means",
     "plot": "results.plot",
-    "plot_panel": "results.plot",
     "reconcile": "reconstruction.reconcile",
     "Series": "results.series",
     "smooth": "reconstruction.smooth",
@@ -93,6 +92,6 @@ __all__ += ["make_circulant_filter", "then_circulant_filter", "FilterWithoutGapW
 __all__ += ["make_lp_distance", "then_lp_distance"]
 __all__ += ["make_subsampled_gaussian", "then_subsampled_gaussian", "LargeDeltaWarning", "least_scale"]
 __all__ += ["make_composition", "then_composition", "least_factor", "loss_over_periods"]
-__all__ += ["Release", "interpolate", "smooth", "reconcile", "means", "Series", "plot", "plot_panel"]
+__all__ += ["Release", "interpolate", "smooth", "reconcile", "means", "Series", "plot"]
 __all__ += ["read_releases", "write_releases", "Participation", "plan", "Programme", "Ledger"]
-__all__ += ["compositor", "split_budget"]
+__all__ += ["compositor"]

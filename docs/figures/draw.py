@@ -54,7 +54,7 @@ def draw(folder):
     save(ts.interpolate(release(hours, cap=20, p=0.2)).plot(unit=unit).figure, "line")
     private = space >> ts.then_private_series(hours, by="site", keys=SITES, epsilon=1.0, delta=1e-6)
     panel = ts.smooth(private(log), seasons=24)
-    save(ts.plot_panel(panel, unit=unit)["north"].figure, "panel")
+    save(ts.plot(panel, unit=unit)["north"].figure, "panel")
 
     frame = ts.interpolate(release(days, cap=8)).to_frame()
     figure, axes = plt.subplots(figsize=(9, 3), layout="constrained")

@@ -418,7 +418,7 @@ def _guarantee(results: Results) -> str:
 
 def _panel(results: Results, unit: str) -> Any:
     series = next(iter(results.totals), results.series)
-    axes = ts.plot_panel(
+    axes = ts.plot(
         series,
         keys=list(series.by_key())[:_MOST_SERIES],
         unit=unit,
@@ -426,6 +426,7 @@ def _panel(results: Results, unit: str) -> Any:
         guarantee=_guarantee(results),
         sharey=False,  # a city is beside its districts
     )
+    assert isinstance(axes, dict)  # of a panel
     return next(iter(axes.values())).figure
 
 

@@ -67,20 +67,6 @@ _OF_FRAMES: Final = _GENERAL | {"private_lazyframe", "stable_lazyframe"}
 Loss = float | tuple[float, float]
 
 
-def split_budget(loss: Loss, parts: int | Sequence[float] | NDArray[Any]) -> list[Loss]:
-    """Split a privacy loss into shares whose sum, however it is rounded, is within it.
-
-    :param loss: ρ or ε, or a pair (ρ, δ) or (ε, δ).
-    :param parts: a number of equal shares, or the weights of unequal ones (relative to their sum).
-    :return: one loss per share. If there are several, about 1e-9 of the whole is kept back for rounding.
-    :raises ValueError: for a loss or a weight that is negative or not finite, or no parts.
-
-    >>> [round(rho, 6) for rho, delta in split_budget((0.1, 1e-6), [0.1, 0.2, 0.7])]
-    [0.01, 0.02, 0.07]
-    """
-    return _split(loss, _weights("parts", parts) if np.ndim(parts) else _parts("parts", parts))
-
-
 def _parts(name: str, parts: object) -> list[float]:
     return [1.0] * check.integer(name, parts, minimum=1, remedy="the number of releases")
 
@@ -95,9 +81,18 @@ def _weights(name: str, weights: Any) -> list[float]:
     return listed
 
 
-def _split(loss: object, parts: Sequence[float], share: Fraction = _KEPT_BACK) -> list[Any]:
+def split_budget(loss: object, parts: Sequence[float], share: Fraction = _KEPT_BACK) -> list[Any]:
+    """Split a privacy loss into shares whose sum, however it is rounded, is within it.
+
+    :param loss: ρ or ε, or a pair (ρ, δ) or (ε, δ).
+    :param parts: the weights of the shares, relative to their sum.
+    :param share: of the whole, which shares have together if there are several: the rest is left for rounding.
+
+    >>> [round(rho, 6) for rho, delta in split_budget((0.1, 1e-6), [0.1, 0.2, 0.7])]
+    [0.01, 0.02, 0.07]
+    """
     if isinstance(loss, tuple):
-        return list(zip(*(_split(number, parts, share) for number in loss), strict=True))
+        return list(zip(*(split_budget(number, parts, share) for number in loss), strict=True))
     divided = Fraction(check.real("loss", loss, minimum=0.0)) * (share if len(parts) > 1 else 1)
     total = sum(map(Fraction, parts))
     return [down_fraction(divided * Fraction(part) / total) + 0.0 for part in parts]
@@ -233,7 +228,7 @@ def _account(
     if parts is not None:
         # OpenDP adds up with rounding: where that exceeds the whole, a little of it is kept back.
         for share_out in (Fraction(1), _KEPT_BACK):
-            shares = _split(d_out, parts, share_out)
+            shares = split_budget(d_out, parts, share_out)
             composition = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=shares)
             if _is_within(composition.map(d_in), d_out):
                 break

@@ -57,39 +57,48 @@ _INSTANT: Final = np.datetime64("2001-02-03T04:05", "m")
 def plot(
     series: AnySeries,
     *,
+    keys: Sequence[Hashable] | None = None,
     grid: TimeGrid | None = None,
     axes: Axes | None = None,
     unit: str = "count per step",
     confidence_level: float = 0.9,
     guarantee: tuple[float, float] | str | None = None,
-) -> Axes:
-    """Draw a series, the noisy values that it was made from, and its errors.
+    sharey: bool | None = None,
+) -> Axes | dict[Hashable, Axes]:
+    """Draw a series, the noisy values that it was made from, and its errors; of a panel, each series by itself.
 
     If the error of the series covers the counts, or their rate, a grey band shows it. If it covers the noise alone,
     only the noisy values have error bars: between them the error of the noise is smaller, but nothing is known of the
     counts. The caption says which, and what a cap leaves out. Dates are those of the grid's zone. Noisy values far
     beyond all else are marked at the edge, and single events by dotted lines.
 
-    :param series: a :class:`~opendp_timeseries.Series` of one series.
+    :param series: a :class:`~opendp_timeseries.Series`.
+    :param keys: which series of a panel to draw, in this order; by default all, up to 60.
     :param grid: the grid of the count, for dates on the axis; by default the release's own. Step numbers are drawn
-        where neither is known.
-    :param axes: where to draw, by default on a new figure. pandas draws regular times on an axis of its own kind,
-        unless ``x_compat=True`` tells it to use Matplotlib's dates.
+        where neither is known. Of a panel, the grid of one series.
+    :param axes: where to draw one series, by default on a new figure; a panel has a new figure with one caption.
+        pandas draws regular times on an axis of its own kind, unless ``x_compat=True`` tells it to use Matplotlib's
+        dates.
     :param unit: label of the vertical axis.
     :param confidence_level: the probability with which the band, or an error bar, covers each step.
     :param guarantee: (ε, δ) for one individual, or the guarantee in words, for the caption. By default that of the
-        release, if it states one; of a reconciled series, the joint one of all that it is made from. ``""`` leaves it
-        out of the caption.
-    :return: the axes.
+        release, if it states one; of a reconciled series, the joint one of all that it is made from; of a panel, that
+        of all of it. ``""`` leaves it out of the caption.
+    :param sharey: draw the series of a panel on equal axes, so that heights compare; False gives each its own scale.
+        By default they are equal unless heights differ tenfold, as of a city and its districts.
+    :return: the axes; of a panel, by key. Their figure is ``next(iter(axes.values())).figure``.
     :raises ImportError: without Matplotlib, naming the extra to install.
-    :raises ValueError: if the grid does not have the release's size, the axes show another kind of time, or the series
-        is a panel.
+    :raises ValueError: if the grid does not have the size of each series, the axes show another kind of time, the
+        release does not have these keys, or there are more to draw than fit in a figure.
     """
     release = _release_of(series)
     if release.keys is not None:
-        raise ValueError(
-            f"series holds the {len(release.keys)} series of a panel; draw them with plot_panel, or one of by_key()"
-        )
+        if axes is not None:
+            raise ValueError("axes must be left out for a panel, which has a figure of its own; draw one of by_key()")
+        return _plot_panel(series, keys, grid, unit, confidence_level, guarantee, sharey)
+    for name, value in (("keys", keys), ("sharey", sharey)):
+        if value is not None:
+            raise ValueError(f"{name} ({check.quote(value)}) must be left out for one series; they are for a panel")
     grid = grid_of(series, grid)
     caption = _caption(release, [series], grid, confidence_level, guarantee)
     axes = _captioned(axes, unit, caption)
@@ -98,33 +107,16 @@ def plot(
     return axes
 
 
-def plot_panel(
+def _plot_panel(
     series: AnySeries,
-    *,
-    keys: Sequence[Hashable] | None = None,
-    grid: TimeGrid | None = None,
-    unit: str = "count per step",
-    confidence_level: float = 0.9,
-    guarantee: tuple[float, float] | str | None = None,
-    sharey: bool | None = None,
+    keys: Sequence[Hashable] | None,
+    grid: TimeGrid | None,
+    unit: str,
+    confidence_level: float,
+    guarantee: tuple[float, float] | str | None,
+    sharey: bool | None,
 ) -> dict[Hashable, Axes]:
-    """Draw each series of a panel by itself, in a new figure with one caption.
-
-    :param series: a :class:`~opendp_timeseries.Series` of a panel.
-    :param keys: which to draw, in this order; by default all, up to 60.
-    :param grid: see :func:`plot`; the grid of one series.
-    :param unit: label of the vertical axes.
-    :param confidence_level: see :func:`plot`.
-    :param guarantee: see :func:`plot`; it holds for the whole panel.
-    :param sharey: draw on equal axes, so that heights compare; False gives each series its own scale. By default they
-        are equal unless heights differ tenfold, as of a city and its districts.
-    :return: the axes by key. Their figure is ``next(iter(axes.values())).figure``.
-    :raises ImportError: without Matplotlib, naming the extra to install.
-    :raises ValueError: if the grid does not have the size of each series, the release has no keys, or not these, or
-        there are more to draw than fit in a figure.
-    """
-    release = _release_of(series)
-    parts = series.by_key()
+    release, parts = series.release, series.by_key()
     chosen = list(parts) if keys is None else list(keys)
     if unknown := [key for key in chosen if key not in parts]:
         raise ValueError(f"keys ({unknown[0]!r}) must be those of the release")

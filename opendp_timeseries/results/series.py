@@ -307,7 +307,7 @@ class Series(errors.Estimates):
         rows |= {"forecast": self.is_forecast} if self.ahead else {}
         return frames.to_frame(rows, frames.grid_of(self, grid), self.release.keys, library=library, zone=zone)
 
-    def plot(self, **options: Any) -> Axes:
+    def plot(self, **options: Any) -> Axes | dict[Hashable, Axes]:
         """Draw the series; see :func:`opendp_timeseries.plot` for the options."""
         return plot.plot(self, **options)
 

@@ -280,8 +280,8 @@ def test_numbers_of_individuals_are_not_lost_for_the_smoother(capsys, monkeypatc
 
 @pytest.mark.long
 def test_the_figure_of_a_panel_says_both_guarantees(city, capsys, monkeypatch):
-    drawn, plot_panel = [], ts.plot_panel
-    monkeypatch.setattr(ts, "plot_panel", lambda *a, **k: drawn.append(k["guarantee"]) or plot_panel(*a, **k))
+    drawn, plot = [], ts.plot
+    monkeypatch.setattr(ts, "plot", lambda *a, **k: drawn.append(k["guarantee"]) or plot(*a, **k))
     changed(city, 'figure = "none"', 'figure = "png"')
     assert main(["release", "publication.toml"]) == 0
     assert f"{drawn[0]}. Whether or not" in " ".join(capsys.readouterr().out.split())

@@ -15,6 +15,7 @@ from opendp.context import constructors
 import opendp_timeseries as ts
 from opendp_timeseries.design.tiers import default_tiers
 from opendp_timeseries.plugin._opendp import maker_of, then
+from opendp_timeseries.plugin.context import split_budget
 from tests.refused import refuses
 
 SIZE = 200
@@ -214,19 +215,23 @@ def test_split_budgets_answer_n_queries_and_refuse_the_next(log_space, n, loss):
 @pytest.mark.parametrize("loss", [0.3, (0.1, 1e-6), (1.0, 1e-300)])
 @pytest.mark.parametrize("parts", [1, 3, 20, 1000, [0.1, 0.2, 0.7], [5, 1]])
 def test_shares_are_proportional_and_within_the_whole(loss, parts):
-    shares = ts.split_budget(loss, parts)
+    weights = parts if isinstance(parts, list) else [1] * parts
+    shares = split_budget(loss, weights)
     for k, whole in enumerate(loss if isinstance(loss, tuple) else (loss,)):
         values = [share[k] if isinstance(loss, tuple) else share for share in shares]
         assert whole * (1 - 2e-9) <= math.fsum(values) <= whole
         assert len(shares) > 1 or values == [whole]
-        weights = parts if isinstance(parts, list) else [1] * parts
         for value, weight in zip(values, weights, strict=True):
             assert value == pytest.approx(whole * weight / sum(weights), rel=2e-9)
 
 
 @pytest.mark.parametrize("bad", [0, -1, [], [1.0, -1.0], [float("nan")], True, 2.5])
 def test_parts_that_make_no_sense_are_refused(bad):
-    refuses(r"parts|weight", ts.split_budget, (0.1, 1e-6), bad, error=(TypeError, ValueError))
+    option = "split_by_weights" if isinstance(bad, list) else "split_evenly_over"
+    loss = dp.loss_of(epsilon=1.0, delta=1e-6)
+    how = {"privacy_unit": (dp.symmetric_distance(), 1), "privacy_loss": loss, option: bad}
+    domain = ts.event_log_domain(identifier="id", time="time")
+    refuses(rf"{option}|weight", ts.compositor, LOG, domain=domain, error=(TypeError, ValueError), **how)
 
 
 @pytest.mark.parametrize(
@@ -367,7 +372,6 @@ def test_budgets_that_leave_no_room_are_refused_by_name():
 
 
 def test_weights_may_be_an_array():
-    assert ts.split_budget((1.0, 1e-6), np.array([3, 1])) == ts.split_budget((1.0, 1e-6), [3, 1])
     ctx = ts.compositor(
         LOG,
         domain=ts.event_log_domain(identifier="id", time="time"),

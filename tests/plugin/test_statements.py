@@ -20,6 +20,7 @@ from opendp.core import function_eval
 import opendp_timeseries as ts
 from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.plugin import _opendp, mechanisms
+from opendp_timeseries.plugin.context import split_budget
 from opendp_timeseries.plugin.conversions import make_renyiDP_to_approxDP
 from opendp_timeseries.results.contents import contents_of
 from tests.refused import refuses
@@ -227,7 +228,7 @@ def in_a_context_without_shares(most):
 
 def in_an_accountant_in_a_context(case):
     measure, loss = dp.loss_of(**case.budget)
-    shares = ts.split_budget(loss, 4)
+    shares = split_budget(loss, [1] * 4)
     accountant = dp.c.make_adaptive_composition(*SPACE, measure, d_in=1, d_mids=shares[:2])
     return [case.context()(accountant)(case.measurement())], None
 
@@ -530,9 +531,9 @@ def test_queries_of_which_one_follows_the_other_are_not_fixed_in_advance():
     assert len({release.invocation for release in (*first, *second)}) == 1  # of the count
     assert len({release.composition for release in first}) == 1
     assert first[0].composition != second[0].composition
-    assert record_of(first)["in_advance"]
+    assert record_of(first)["adaptivity"] == "non-adaptive"
     later = record_of([*first, *second])
-    assert not later["in_advance"]
+    assert later["adaptivity"] == "fully adaptive"
     (epsilon, _), *_ = later["joint_loss"]
     assert epsilon >= sum(release.stated.loss[0][0] for release in (*first, *second))
     assert ts.Release.from_json(first[0].to_json()) == first[0]
@@ -540,9 +541,9 @@ def test_queries_of_which_one_follows_the_other_are_not_fixed_in_advance():
 
 def test_what_one_composition_makes_on_a_log_is_fixed_in_advance():
     both = case("Context's composition").release()[0]
-    assert record_of(both)["in_advance"]
+    assert record_of(both)["adaptivity"] == "non-adaptive"
     again = case("Context's composition").release()[0]
-    assert not record_of([both[0], again[1]])["in_advance"]
+    assert record_of([both[0], again[1]])["adaptivity"] == "fully adaptive"
     inner, outer = ts.make_composition([ts.make_composition([case().ours()] * 2), case().ours()])(LOG)
     assert len({release.composition for release in (*inner, outer)}) == 1
 

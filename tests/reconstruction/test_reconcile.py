@@ -264,7 +264,7 @@ def test_from_the_released_documents_alone():
     widths = (rest["high"] - rest["low"]).to_numpy()
     assert np.allclose(widths, 2 * 1.6449 * totals.standard_error, rtol=1e-4)
     pyplot = pytest.importorskip("matplotlib.pyplot")
-    axes = ts.plot_panel(totals)
+    axes = ts.plot(totals)
     assert list(axes) == ["city", "north", "south"]
     pyplot.close("all")
 
@@ -347,7 +347,7 @@ def test_a_figure_states_the_guarantee_of_all_that_it_is_made_from():
     assert joint != released[0].guarantee()
     for one in ts.reconcile(*map(ts.interpolate, released)):
         part = next(iter(one.by_key().values()))
-        for axes in (next(iter(ts.plot_panel(one).values())), ts.plot(part)):
+        for axes in (next(iter(ts.plot(one).values())), ts.plot(part)):
             caption = (axes.get_xlabel() or axes.figure.get_supxlabel()).replace("\n", " ")
             assert f"Guarantee of all 2 releases behind it, asked for at once: {joint}" in caption
     pyplot.close("all")

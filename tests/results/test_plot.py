@@ -12,10 +12,11 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries import Series, TimeGrid, interpolate, plot, plot_panel
+from opendp_timeseries import Series, TimeGrid, interpolate, plot
 from opendp_timeseries.design.kernels import identity_kernel
 from opendp_timeseries.results.plot import fonts_for, wrapped
 from tests import make
+from tests.refused import refuses
 from tests.releases import panel, release_of, signal_of
 
 figure = pytest.importorskip("matplotlib.figure")
@@ -103,7 +104,7 @@ def test_a_measured_release_knows_what_its_caption_says(axes):
 def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
     release = measured([1, 0])
     series = interpolate(release)
-    drawn = plot_panel(series)
+    drawn = plot(series)
     assert drawn[1].figure.get_supxlabel().split("\n")[1] == f"Guarantee: {release.guarantee()}"
     for key in (1, 0):
         assert np.array_equal(labelled(drawn[key], "series").get_ydata(), series.by_key()[key].values)
@@ -285,24 +286,23 @@ PANEL = panel(("north", "south", r"$\frac$"), steps=[2, 17, 50, 60, 100], values
 
 
 def test_one_axes_does_not_run_across_the_seams_of_a_panel(axes):
-    with pytest.raises(ValueError, match="holds the 3 series of a panel; draw them with plot_panel"):
-        interpolate(PANEL).plot(axes=axes)
-    with pytest.raises(ValueError, match="keys"):
-        plot_panel(interpolate(RELEASE))
+    refuses("axes must be left out for a panel", interpolate(PANEL).plot, axes=axes)
+    for options in ({"keys": ["a"]}, {"sharey": True}):
+        refuses(rf"{next(iter(options))} .* must be left out for one series", plot, interpolate(RELEASE), **options)
 
 
 @pytest.mark.parametrize("release", [RELEASE, PANEL])
 def test_nothing_that_is_said_is_read_as_mathematics(agg, release):
     words = {"unit": r"$\frac", "guarantee": r"$\sqrt{$"}
     if release is PANEL:
-        figure = next(iter(plot_panel(interpolate(release), **words).values())).figure
+        figure = next(iter(plot(interpolate(release), **words).values())).figure
     else:
         figure = interpolate(release).plot(**words).figure
     figure.canvas.draw()
 
 
 def test_a_panel_has_one_caption_and_equal_axes(agg):
-    drawn = plot_panel(interpolate(PANEL), unit="visits", guarantee="private")
+    drawn = plot(interpolate(PANEL), unit="visits", guarantee="private")
     assert list(drawn) == ["north", "south", r"$\frac$"]
     whole = drawn["north"].figure
     assert whole.get_supxlabel().split("\n") == [
@@ -331,7 +331,7 @@ def test_nothing_in_a_panel_overlaps(agg, panel_size):
     whole = panel(
         [f"site {k}" for k in range(panel_size)], steps=steps, values=steps % 48, size=size, scale=3.0, probability=0.2
     )
-    drawn = plot_panel(interpolate(whole), grid=GRID, guarantee=(1.0, 1e-6))
+    drawn = plot(interpolate(whole), grid=GRID, guarantee=(1.0, 1e-6))
     whole = drawn["site 0"].figure
     whole.canvas.draw()
     boxes = [axes.get_tightbbox() for axes in drawn.values()]
@@ -362,7 +362,7 @@ def test_a_panel_says_which_series_has_another_model(agg):
     parts = [smoothed(part) for part in PANEL.parts()]
     parts[1] = dataclasses.replace(interpolate(PANEL.parts()[1]), model="linear interpolation (why)", converged=False)
     series = SimpleNamespace(release=PANEL, ahead=0, by_key=lambda: dict(zip(PANEL.keys, parts, strict=True)))
-    drawn = plot_panel(series)
+    drawn = plot(series)
     assert [axes.get_title(loc="left") for axes in drawn.values()] == [
         "north",
         "south: linear interpolation (why)",
@@ -376,9 +376,9 @@ def test_a_panel_says_which_series_has_another_model(agg):
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
     for module in ("matplotlib", "matplotlib.pyplot"):
         monkeypatch.setitem(sys.modules, module, None)
-    for draw, release in ((plot, RELEASE), (plot_panel, PANEL)):
+    for release in (RELEASE, PANEL):
         with pytest.raises(ImportError, match=r"opendp_timeseries\[plot\]"):
-            draw(interpolate(release))
+            plot(interpolate(release))
 
 
 @pytest.mark.long
@@ -392,10 +392,10 @@ def test_some_of_many_series_are_drawn():
     )
     series = interpolate(many)
     with pytest.raises(ValueError, match="100 series do not fit in a figure; choose 1 to 60 of the 100"):
-        plot_panel(series)
+        plot(series)
     with pytest.raises(ValueError, match=r"keys \('x'\) must be those of the release"):
-        plot_panel(series, keys=["s3", "x"])
-    drawn = plot_panel(series, keys=["s30", "s4"])
+        plot(series, keys=["s3", "x"])
+    drawn = plot(series, keys=["s30", "s4"])
     assert list(drawn) == ["s30", "s4"]
     assert "60 steps over all series, in at most 1 at a time, once in each" in drawn["s4"].figure.get_supxlabel()
 
@@ -424,17 +424,14 @@ def test_weeks_and_longer_steps_are_drawn_as_wide_as_they_are(agg):
 
 
 def test_a_release_is_no_series(agg):
-    for draw in (plot, plot_panel):
-        with pytest.raises(TypeError, match=r"series \(Release\(.*\)\) must be a Series: interpolate or smooth"):
-            draw(RELEASE)
+    with pytest.raises(TypeError, match=r"series \(Release\(.*\)\) must be a Series: interpolate or smooth"):
+        plot(RELEASE)
 
 
 def test_a_total_beside_its_parts_has_a_scale_of_its_own(agg):
     values = [4.0, 5.0, 400.0, 500.0]
     series = interpolate(panel(["north", "city"], steps=range(4), values=values, size=4, scale=1.0, probability=1.0))
-    tops = {
-        sharey: [axes.get_ylim()[1] for axes in plot_panel(series, sharey=sharey).values()] for sharey in (True, False)
-    }
+    tops = {sharey: [axes.get_ylim()[1] for axes in plot(series, sharey=sharey).values()] for sharey in (True, False)}
     assert tops[True][0] == tops[True][1] > 500
     assert tops[False][0] < 20 < 500 < tops[False][1]
 
@@ -506,7 +503,7 @@ def test_single_events_are_marked(axes):
 def test_scales_are_free_where_heights_differ_tenfold(agg, city, shared):
     values = [4.0, 5.0, city, city]
     series = interpolate(panel(["north", "city"], steps=range(4), values=values, size=4, scale=1.0, probability=1.0))
-    north, whole = plot_panel(series).values()
+    north, whole = plot(series).values()
     assert (north.get_ylim() == whole.get_ylim()) == shared
 
 
@@ -514,7 +511,7 @@ def test_scales_are_free_where_heights_differ_tenfold(agg, city, shared):
 def test_a_caption_says_that_series_were_reconciled(agg):
     series = interpolate(PANEL)
     parts = [dataclasses.replace(part, model="structural model (level), reconciled") for part in series.parts]
-    drawn = plot_panel(dataclasses.replace(series, parts=parts))
+    drawn = plot(dataclasses.replace(series, parts=parts))
     assert "Blue line: structural model, reconciled\n" in drawn["north"].figure.get_supxlabel()
 
 
@@ -575,7 +572,7 @@ def test_a_panel_has_room_for_its_dates_and_the_names_of_its_keys(agg):
     values = np.full(14 * 365, 5.0)
     release = panel(keys, steps=range(len(values)), values=values, size=len(values), probability=1.0)
     grid = TimeGrid(start="2024-01-01", step="1d", size=365, zone="UTC")
-    axes = plot_panel(Series(values, release=release, standard_error=1.0), grid=grid)
+    axes = plot(Series(values, release=release, standard_error=1.0), grid=grid)
     drawn = next(iter(axes.values())).figure
     drawn.canvas.draw()
     lowest = list(axes.values())[-1]
