@@ -3,22 +3,19 @@
 They run at construction, on public values only. Data never passes through this module.
 """
 
-import datetime as dt
 import importlib
 import math
-import numbers
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-T = TypeVar("T")
+from opendp_timeseries._refusal import Refusal, TypeRefusal
+from opendp_timeseries._refusal import quote as quote
 
-#: A message shows texts up to this many characters, and lists up to this many entries.
-_LONG: Final = 120
-_FEW: Final = 12
+T = TypeVar("T")
 
 
 class _Required:
@@ -34,30 +31,8 @@ REQUIRED: Final[Any] = _Required()
 def required(name: str, value: T, remedy: str) -> T:
     """Refuse a public parameter that was left out (it must never be read from the data)."""
     if value is REQUIRED:
-        raise TypeError(f"{name} must be given: it is public and is never read from the data; {remedy}")
+        raise TypeRefusal(name, ..., "must be given: it is public and is never read from the data", remedy)
     return value
-
-
-def quote(value: object) -> str:
-    """Return a value as messages quote it: plain values and short lists in full, anything else by its type only.
-
-    Somebody may pass the log, or a column of it, as a public parameter by mistake, and messages may be published.
-    """
-    kind = type(value)
-    if isinstance(value, (str, bytes)):
-        return repr(value) if len(value) <= _LONG else f"of {len(value)} characters"
-    if isinstance(value, int) and value.bit_length() > 3 * _LONG:  # Python refuses to convert very long integers
-        return f"of {value.bit_length()} bits"
-    if value is None or isinstance(value, (numbers.Number, np.bool_, dt.date, dt.timedelta, range, type)):
-        return repr(value)
-    if isinstance(value, (np.datetime64, np.timedelta64)) or kind.__module__.startswith("opendp"):
-        return repr(value)
-    if isinstance(value, (list, tuple)) and len(value) <= _FEW:
-        inside = ", ".join(map(quote, value))
-        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
-    if isinstance(value, Mapping) and len(value) <= _FEW:
-        return f"{{{', '.join(f'{quote(key)}: {quote(entry)}' for key, entry in value.items())}}}"
-    return f"of type {kind.__name__}"
 
 
 def _is_bool(value: object) -> bool:
@@ -68,17 +43,16 @@ def integer(
     name: str, value: object, *, minimum: int | None = None, maximum: int | None = None, remedy: str = ""
 ) -> int:
     """Return ``value`` as a Python ``int`` (NumPy integers are accepted, bools and floats are not)."""
-    hint = f"; {remedy}" if remedy else ""
     if _is_bool(value):
-        raise TypeError(f"{name} ({quote(value)}) must be an integer, not a bool{hint}")
+        raise TypeRefusal(name, value, "must be an integer, not a bool", remedy)
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"{name} ({quote(value)}) must be an integer, not {type(value).__name__}{hint}") from None
+        raise TypeRefusal(name, value, f"must be an integer, not {type(value).__name__}", remedy) from None
     if minimum is not None and number < minimum:
-        raise ValueError(f"{name} ({quote(number)}) must be at least {minimum}{hint}")
+        raise Refusal(name, number, f"must be at least {minimum}", remedy)
     if maximum is not None and number > maximum:
-        raise ValueError(f"{name} ({quote(number)}) must be at most {maximum}{hint}")
+        raise Refusal(name, number, f"must be at most {maximum}", remedy)
     return number
 
 
@@ -93,25 +67,24 @@ def real(
     remedy: str = "",
 ) -> float:
     """Return ``value`` as a finite Python ``float`` inside the stated bounds (NumPy scalars are accepted)."""
-    hint = f"; {remedy}" if remedy else ""
     if _is_bool(value) or isinstance(value, (str, bytes, complex)):
-        raise TypeError(f"{name} ({quote(value)}) must be a real number, not {type(value).__name__}{hint}")
+        raise TypeRefusal(name, value, f"must be a real number, not {type(value).__name__}", remedy)
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise TypeError(f"{name} ({quote(value)}) must be a real number, not {type(value).__name__}{hint}") from None
+        raise TypeRefusal(name, value, f"must be a real number, not {type(value).__name__}", remedy) from None
     except OverflowError:
-        raise ValueError(f"{name} ({quote(value)}) must be finite{hint}") from None
+        raise Refusal(name, value, "must be finite", remedy) from None
     if not math.isfinite(number):
-        raise ValueError(f"{name} ({number}) must be finite{hint}")
+        raise Refusal(name, number, "must be finite", remedy)
     if above is not None and not number > above:
-        raise ValueError(f"{name} ({number}) must be greater than {above:g}{hint}")
+        raise Refusal(name, number, f"must be greater than {above:g}", remedy)
     if minimum is not None and not number >= minimum:
-        raise ValueError(f"{name} ({number}) must be at least {minimum:g}{hint}")
+        raise Refusal(name, number, f"must be at least {minimum:g}", remedy)
     if below is not None and not number < below:
-        raise ValueError(f"{name} ({number}) must be less than {below:g}{hint}")
+        raise Refusal(name, number, f"must be less than {below:g}", remedy)
     if maximum is not None and not number <= maximum:
-        raise ValueError(f"{name} ({number}) must be at most {maximum:g}{hint}")
+        raise Refusal(name, number, f"must be at most {maximum:g}", remedy)
     return number
 
 
@@ -120,13 +93,13 @@ def reals(name: str, values: ArrayLike) -> NDArray[np.float64]:
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} ({quote(values)}) must be real numbers") from None
+        raise TypeRefusal(name, values, "must be real numbers") from None
 
 
 def choice(name: str, value: object, choices: Iterable[str]) -> str:
     """Return ``value``; refuse all but the given names."""
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} ({quote(value)}) must be one of {', '.join(map(repr, choices))}")
+        raise Refusal(name, value, f"must be one of {', '.join(map(repr, choices))}")
     return value
 
 
