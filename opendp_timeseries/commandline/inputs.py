@@ -148,7 +148,7 @@ def read_log(options: argparse.Namespace, grid: ts.TimeGrid, *, step_cap: int) -
     )
     suffix, zone = options.file.suffix.lower(), options.times_zone or options.zone
     if suffix in PARQUET_SUFFIXES:
-        log = read_parquet_log(options.file, **columns, zone=None if zone == options.zone else zone)
+        log = read_parquet_log(options.file, reading.log, zone=None if zone == options.zone else zone)
         # Out of the measurement, OpenDP would wrap the message.
         engine_of(log).check_reading(log, reading)
         return log

@@ -1,7 +1,7 @@
 """Rows that are read a batch at a time, and held as 8 bytes each, or for each distinct pair that their count needs."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +93,7 @@ def _renumber(rows: Ints, numbers: Ints, bits: np.int64) -> None:
         some[:] = (numbers[some >> bits] << bits) | (some & ((1 << bits) - 1))
 
 
-def _by_text(integers: NDArray[Any]) -> Labels:
+def _by_text(integers: NDArray[np.integer]) -> Labels:
     names, codes = np.unique(integers, return_inverse=True)
     return Labels(codes=codes, names=list(map(str, names.tolist())))
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.counting.gap import kept_apart
 from opendp_timeseries.counting.identifiers import Labels, text_words
-from opendp_timeseries.counting.scaling import MOST_SUM, sizes_of, weights_of
+from opendp_timeseries.counting.scaling import MOST_SUM, Sizes, sizes_of, weights_of
 from opendp_timeseries.counting.sorting import sort, sort_along
 from opendp_timeseries.counting.texts import Texts
 from opendp_timeseries.design.count import Count
@@ -46,7 +46,7 @@ _MULTIPLIERS: Final = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049
 
 
 def capped_count(
-    identifiers: NDArray[Any] | Labels, positions: Ints, count: Count, key: bytes, amounts: Ints | None = None
+    identifiers: NDArray[np.integer] | Labels, positions: Ints, count: Count, key: bytes, amounts: Ints | None = None
 ) -> Ints:
     """Count events per step that is read: at most so many steps of one individual, ``step_cap`` in each.
 
@@ -153,7 +153,7 @@ class SortedRows(NamedTuple):
 
     @classmethod
     def of(
-        cls, identifiers: NDArray[Any] | Labels, positions: Ints, reading: Reading, amounts: Ints | None = None
+        cls, identifiers: NDArray[np.integer] | Labels, positions: Ints, reading: Reading, amounts: Ints | None = None
     ) -> SortedRows:
         """Pack and sort rows; those that are not in ``0 … reading.size - 1`` are dropped."""
         places = Places(reading)
@@ -206,7 +206,7 @@ class _Pairs(NamedTuple):
     steps: Ints
     events: Ints
 
-    def where(self, mask: NDArray[Any]) -> _Pairs:
+    def where(self, mask: NDArray[np.bool_]) -> _Pairs:
         return _Pairs(*(column[mask] for column in self))
 
 
@@ -235,7 +235,7 @@ def sort_rows(packed: Ints, amounts: Ints | None, reading: Reading) -> None:
         sort_along(packed, amounts, reading.step_cap.bit_length())
 
 
-def fits(identifiers: NDArray[Any], bits: int) -> bool:
+def fits(identifiers: NDArray[np.integer], bits: int) -> bool:
     """Return whether integer identifiers, their own numbers, and a place of so many bits fit in one packed integer."""
     limit = 2 ** (_PACKED_BITS - bits)
     return identifiers.size == 0 or (-limit <= int(identifiers.min()) and int(identifiers.max()) < limit)
@@ -253,7 +253,7 @@ def label_words(names: Sequence[str]) -> WordsOf:
     return lambda numbers, key: text_words(map(names.__getitem__, numbers.tolist()), key)
 
 
-def _people(identifiers: NDArray[Any] | Labels, bits: int) -> tuple[Ints, WordsOf]:
+def _people(identifiers: NDArray[np.integer] | Labels, bits: int) -> tuple[Ints, WordsOf]:
     """Number the individuals so that a number and a place of so many bits fit in 63; and what gives their words.
 
     A word is made from the identifier alone, and decides the order of steps. A number must only tell
@@ -359,16 +359,16 @@ def _by_level(positions: Ints, reading: Reading) -> list[Ints]:
     return [level[series] * reading.grid.size + steps for level in reading.levels]
 
 
-def _sizes_by_level(people: Ints, levels: Sequence[Ints], events: Ints, shares: Sequence[int]) -> NDArray[Any]:
+def _sizes_by_level(people: Ints, levels: Sequence[Ints], events: Ints, shares: Sequence[int]) -> Sizes:
     """Return by what individuals, who have all numbers from 0, are weighed: squares of sums, by the levels' shares."""
-    sizes: object = 0
+    sizes: Any = 0
     for positions, share in zip(levels, shares, strict=True):
         order = np.lexsort((positions, people))
         firsts, _ = _groups(people[order], positions[order])
         sums = np.add.reduceat(events[order], firsts)
         begins, _ = _groups(people[order][firsts])
         sizes = sizes + share * sizes_of(sums, begins, 2, SHARES)
-    return cast(NDArray[Any], sizes)
+    return cast(Sizes, sizes)
 
 
 def key_of_choice(key: bytes) -> bytes:
@@ -421,7 +421,7 @@ def _mix(words: Words) -> Words:
     return words
 
 
-def _groups(values: NDArray[Any], *columns: NDArray[Any]) -> tuple[Ints, Ints]:
+def _groups(values: NDArray[np.integer], *columns: NDArray[np.integer]) -> tuple[Ints, Ints]:
     """Return where a new value starts in grouped values, or in any of several columns; and the lengths of groups."""
     changes = np.ones(values.size, dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=changes[1:])

@@ -15,10 +15,13 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import ibis
+import ibis.expr.datatypes as dt
+import ibis.expr.types as ir
 import numpy as np
+from ibis.backends import BaseBackend
 from numpy.typing import NDArray
 
 from opendp_timeseries.counting.amounts import NUMBER
@@ -34,6 +37,9 @@ from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.weighting import Drop
 from opendp_timeseries.design.weights import Weights
 from opendp_timeseries.grid import StepRule, TimeGrid
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _TIMES: Final = (
     "column {name!r} of type {kind} does not hold times; cast it to a timestamp or, for a grid of integer steps, to"
@@ -52,7 +58,7 @@ _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,19}")
 _WHOLE_TEXT: Final = r"^\s*\+?(-?[0-9]{1,150}[0-9]{0,150})(\.0*)?\s*\z"
 
 
-def count(table: object, count: Count, key: bytes) -> NDArray[np.int64]:
+def count(table: ir.Table, count: Count, key: bytes) -> NDArray[np.int64]:
     """Count as :class:`~.engines.Engine` says."""
     reading, weighting = count.reading, count.weighting
     rows, dialect = _rows(table, reading)
@@ -78,7 +84,7 @@ def count(table: object, count: Count, key: bytes) -> NDArray[np.int64]:
     return counts.ravel()
 
 
-def _sum(column: Any, is_large: bool = True) -> Any:
+def _sum(column: ir.NumericColumn, is_large: bool = True) -> ir.IntegerScalar:
     """Return a sum of whole numbers that are not negative, in 64 bits."""
     if not is_large:
         # Sums are wider in DuckDB than Ibis says, and it leaves out a cast to the type that it takes them for.
@@ -87,7 +93,7 @@ def _sum(column: Any, is_large: bool = True) -> Any:
     return ibis.least(column.cast("decimal(28, 0)").sum(), ibis.literal(MOST_SUM).cast("decimal(38, 0)")).cast("int64")
 
 
-def _weighed(pairs: Any, identity: list[str], weights: Weights, reading: Reading, dialect: Dialect) -> Any:
+def _weighed(pairs: ir.Table, identity: list[str], weights: Weights, reading: Reading, dialect: Dialect) -> ir.Table:
     """Return the steps of everybody, and what they add to each tier (:mod:`~.counting.scaling`).
 
     Ibis has no name for whole numbers as wide as the square of a number of rows, so that this is text.
@@ -123,7 +129,7 @@ def _weighed(pairs: Any, identity: list[str], weights: Weights, reading: Reading
     return weighed.select("step", **{f"series{k}": weighed.events * weight for k, weight in enumerate(terms)})
 
 
-def _by_level(pairs: Any, identity: list[str], reading: Reading, dialect: Dialect) -> Any:
+def _by_level(pairs: ir.Table, identity: list[str], reading: Reading, dialect: Dialect) -> ir.Table:
     """Return everybody's sums at each level, over keys of a group, with the level's number and share of the norm."""
     grouping, cycle = reading.grouping, reading.grid.size
     assert grouping is not None
@@ -142,7 +148,7 @@ def _by_level(pairs: Any, identity: list[str], reading: Reading, dialect: Dialec
     return sums.group_by([*identity, "step", "level", "share"]).aggregate(events=events)
 
 
-def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: Dialect) -> Any:
+def _first(pairs: ir.Table, groups: list[str], cap: int, key: bytes, dialect: Dialect) -> ir.Table:
     """Keep of each group the pairs with the smallest hashes, as many as the cap."""
     first, second = np.frombuffer(key[:16], dtype="<i8").tolist()
     # By the text of an identifier, so that steps are kept alike whatever the type of its column; ties go to the
@@ -153,7 +159,7 @@ def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: Dialect
     return ranked.filter(ranked.rank < min(cap, _INT64_MAX)).drop("rank")
 
 
-def participation(table: object, reading: Reading) -> NDArray[np.int64]:
+def participation(table: ir.Table, reading: Reading) -> NDArray[np.int64]:
     """Return in how many steps each individual takes part. Private."""
     rows, dialect = _rows(table, reading)
     pairs, identity = _thinned(rows.select("who", "step"), reading, dialect)
@@ -162,7 +168,7 @@ def participation(table: object, reading: Reading) -> NDArray[np.int64]:
     return np.repeat(result["steps"].to_numpy(), result["individuals"].to_numpy()).astype(np.int64)
 
 
-def tally(table: object, reading: Reading) -> Tally:
+def tally(table: ir.Table, reading: Reading) -> Tally:
     """Say where the rows go. Private."""
     rows, dialect = _placed(table, reading)
     if reading.log.by is None:
@@ -182,7 +188,7 @@ def tally(table: object, reading: Reading) -> Tally:
     return Tally(result["rows"], nobody, 0, no_time, unreadable, 0, off_grid, unknown_key, no_value)
 
 
-def check_schema(table: object, *, identifier: str, time: str | None) -> None:
+def check_schema(table: ir.Table, *, identifier: str, time: str | None) -> None:
     """Refuse a table on a backend that cannot count, or with columns that do not serve, without reading rows.
 
     :param time: None where no times are read.
@@ -193,7 +199,7 @@ def check_schema(table: object, *, identifier: str, time: str | None) -> None:
     _check_columns(_dialect(table).typed(table, names), identifier, time)
 
 
-def _check_columns(table: object, identifier: str, time: str | None) -> None:
+def _check_columns(table: ir.Table, identifier: str, time: str | None) -> None:
     """Refuse columns that do not serve, by their types in the backend."""
     _check_distinct(table, identifier)
     if time is None:
@@ -204,27 +210,27 @@ def _check_columns(table: object, identifier: str, time: str | None) -> None:
         raise TypeError(_TIMES.format(name=time, kind=when))
 
 
-def check_reading(table: object, reading: Reading) -> None:
+def check_reading(table: ir.Table, reading: Reading) -> None:
     """Refuse a table that cannot be read so, without reading rows: the query is made, and not run."""
     _placed(table, reading)
 
 
-def _may_hold_steps(kind: Any) -> bool:
+def _may_hold_steps(kind: dt.DataType) -> bool:
     """Return whether one odd row can give this type to a column of whole numbers."""
     return bool(kind.is_floating() or kind.is_decimal() or kind.is_string())
 
 
-def _is_untyped(kind: Any) -> bool:
+def _is_untyped(kind: dt.DataType) -> bool:
     """Return whether a column has no type, being missing in every row; Ibis does not know DuckDB's word for it."""
     return bool(kind.is_null() or (kind.is_unknown() and str(kind.raw_type).strip('"') == "NULL"))
 
 
-def _is_fine(kind: Any) -> bool:
+def _is_fine(kind: dt.DataType) -> bool:
     """Return whether this is DuckDB's type of instants in nanoseconds, which Ibis does not know."""
     return bool(kind.is_unknown() and str(kind.raw_type) == "TIMESTAMPTZ_NS")
 
 
-def _check_distinct(table: object, name: str) -> None:
+def _check_distinct(table: ir.Table, name: str) -> None:
     """Refuse a column that cannot tell individuals, or series, apart."""
     kind = _type(table, name)
     numeric = kind.is_integer() or kind.is_floating() or (kind.is_decimal() and kind.scale == 0)
@@ -232,7 +238,7 @@ def _check_distinct(table: object, name: str) -> None:
         raise TypeError(f"column {name!r} of type {kind} cannot identify individuals; cast it to integers or text")
 
 
-def _check_numbers(table: object, name: str) -> None:
+def _check_numbers(table: ir.Table, name: str) -> None:
     """Refuse a column whose type says that no cell is a number."""
     kind = _type(table, name)
     if not (_is_untyped(kind) or kind.is_numeric() or kind.is_boolean() or kind.is_string()):
@@ -240,20 +246,20 @@ def _check_numbers(table: object, name: str) -> None:
         raise TypeError(f"column {name!r} of type {kind} {problem}")
 
 
-def _holds(kind: Any) -> str:
+def _holds(kind: dt.DataType) -> str:
     """Return the kind of a column's values, as :func:`~.identifiers.check_spelling` calls it."""
     if kind.is_integer() or kind.is_floating() or kind.is_decimal():
         return "f"
     return "b" if kind.is_boolean() else "M" if kind.is_date() else "uuid" if kind.is_uuid() else "O"
 
 
-def _type(table: Any, name: str) -> Any:
+def _type(table: ir.Table, name: str) -> dt.DataType:
     if name not in table.columns:
         raise ValueError(f"column {name!r} is missing; the table has {list(table.columns)}")
     return table[name].type()
 
 
-def _dialect(table: Any) -> Dialect:
+def _dialect(table: ir.Table) -> Dialect:
     try:
         name = table.get_backend().name
     except ibis.IbisError:
@@ -266,7 +272,7 @@ def _dialect(table: Any) -> Dialect:
     return _DIALECTS[name]
 
 
-def _check_session(table: Any, dialect: Dialect) -> None:
+def _check_session(table: ir.Table, dialect: Dialect) -> None:
     """Refuse a session in which the query would mean something else. All other settings change nothing of it."""
     obstacles = dialect.obstacles(table.get_backend())
     if obstacles:
@@ -276,7 +282,7 @@ def _check_session(table: Any, dialect: Dialect) -> None:
         )
 
 
-def _placed(table: Any, reading: Reading) -> tuple[Any, Dialect]:
+def _placed(table: ir.Table, reading: Reading) -> tuple[ir.Table, Dialect]:
     """Return who, when and in which step and series, for every row; null for what is missing or off the grid."""
     dialect = _dialect(table)
     _check_session(table, dialect)
@@ -311,7 +317,7 @@ def _placed(table: Any, reading: Reading) -> tuple[Any, Dialect]:
     return rows.mutate(step=step).drop("at"), dialect
 
 
-def _looked_up(rows: Any, rule: StepRule, dialect: Dialect) -> Any:
+def _looked_up(rows: ir.Table, rule: StepRule, dialect: Dialect) -> ir.Table:
     """Give instants the steps that hold them."""
     assert rule.table is not None
     steps = dialect.rows(rows.get_backend(), dict(zip(_STEPS, rule.table.T.tolist(), strict=True)), _STEPS)
@@ -321,7 +327,7 @@ def _looked_up(rows: Any, rule: StepRule, dialect: Dialect) -> Any:
     return rows.drop("at", "of", "cell", "low", "high").rename(step="number")
 
 
-def _rows(table: object, reading: Reading) -> tuple[Any, Dialect]:
+def _rows(table: ir.Table, reading: Reading) -> tuple[ir.Table, Dialect]:
     """Return who and where in the counts, for every row that is somewhere."""
     rows, dialect = _placed(table, reading)
     rows = rows.filter(rows.who.notnull(), rows.step.notnull()).drop("when", "readable")
@@ -337,7 +343,7 @@ def _rows(table: object, reading: Reading) -> tuple[Any, Dialect]:
     return rows, dialect
 
 
-def _labels(column: Any, dialect: Dialect) -> Any:
+def _labels(column: ir.Column, dialect: Dialect) -> ir.Value:
     """Return the labels of identifiers: integers as they are, all else as text; null for what is missing."""
     kind = column.type()
     if kind.is_integer():
@@ -356,7 +362,7 @@ def _labels(column: Any, dialect: Dialect) -> Any:
     return dialect.whole_text(text)
 
 
-def _whole_numbers(column: Any, dialect: Dialect) -> Any:
+def _whole_numbers(column: ir.Column, dialect: Dialect) -> ir.IntegerValue:
     """The whole numbers that a column holds or says in text, null for anything else; those beyond ±2^53 as these."""
     if column.type().is_string():
         column = dialect.part(column, dialect.pattern(_WHOLE_TEXT))
@@ -365,7 +371,7 @@ def _whole_numbers(column: Any, dialect: Dialect) -> Any:
     return ibis.ifelse(numbers.notnull() & ~numbers.isnan() & (near.floor() == near), near, None).cast("int64")
 
 
-def _amount(column: Any, bound: int, dialect: Dialect) -> Any:
+def _amount(column: ir.Column, bound: int, dialect: Dialect) -> ir.IntegerValue:
     """Return how much a row adds, from 0 to the bound, as :mod:`~.counting.amounts` says."""
     # What is missing becomes 0 first, as of it and a bound the least may be the bound.
     kind = column.type()
@@ -380,14 +386,14 @@ def _amount(column: Any, bound: int, dialect: Dialect) -> Any:
     return (near.floor() + ibis.ifelse(near - near.floor() >= 0.5, 1.0, 0.0)).cast("int64")
 
 
-def _present(column: Any) -> Any:
+def _present(column: ir.Column) -> ir.Value:
     """A column of times as they are written, null for what is missing."""
     if column.type().is_floating():
         return ibis.ifelse(column.isnan(), None, column)
     return ibis.ifelse(column.strip() == "", None, column) if column.type().is_string() else column
 
 
-def _in_periods(pairs: Any, reading: Reading, dialect: Dialect) -> tuple[Any, list[str]]:
+def _in_periods(pairs: ir.Table, reading: Reading, dialect: Dialect) -> tuple[ir.Table, list[str]]:
     """Say the period of each pair, where there are periods, and the columns that tell individuals apart."""
     starts = reading.period_starts
     if starts is None:
@@ -403,7 +409,9 @@ def _in_periods(pairs: Any, reading: Reading, dialect: Dialect) -> tuple[Any, li
     return pairs.join(periods, pairs["at"] == periods.of).drop("at", "of"), ["who", "period"]
 
 
-def _thinned(rows: Any, reading: Reading, dialect: Dialect, key: bytes | None = None) -> tuple[Any, list[str]]:
+def _thinned(
+    rows: ir.Table, reading: Reading, dialect: Dialect, key: bytes | None = None
+) -> tuple[ir.Table, list[str]]:
     """Return everybody's steps, each once, and the columns that tell individuals apart.
 
     They are in few series at a time, if there is a key to choose these by, and a gap apart in each series and period
@@ -440,7 +448,7 @@ def _thinned(rows: Any, reading: Reading, dialect: Dialect, key: bytes | None = 
     return _walked(pairs, columns, groups, gap, dialect), identity
 
 
-def _walked(pairs: Any, columns: Sequence[str], groups: list[str], gap: int, dialect: Dialect) -> Any:
+def _walked(pairs: ir.Table, columns: Sequence[str], groups: list[str], gap: int, dialect: Dialect) -> ir.Table:
     """The starts of runs, and what is kept of their later steps. Ibis has no name for a fold, so that this is text."""
     names = {"gap": gap, "columns": ", ".join(columns), "groups": ", ".join(groups), "own": "step", "later": "walks"}
     if "events" in columns:  # a step is then in one row
@@ -449,18 +457,22 @@ def _walked(pairs: Any, columns: Sequence[str], groups: list[str], gap: int, dia
     return queried(pairs, "opendp_timeseries_steps", query, pairs.select(columns).schema())
 
 
-def _keys(backend: object, keys: Sequence[Key], kind: Any, dialect: Dialect) -> Any:
+def _keys(backend: BaseBackend, keys: Sequence[Key], kind: dt.DataType, dialect: Dialect) -> ir.Table:
     """The keys of a panel and their numbers, as a table; without those that a column of integers cannot hold."""
-    places: dict[Any, int] = dict(key_numbers(keys))
+    numbers, places = key_numbers(keys), dict[Key, int]()
     if kind.is_integer():
         low, high = kind.bounds.lower, kind.bounds.upper
-        places = {int(text): k for text, k in places.items() if _INTEGER.fullmatch(text) and low <= int(text) <= high}
+        places = {int(text): k for text, k in numbers.items() if _INTEGER.fullmatch(text) and low <= int(text) <= high}
+    else:
+        places.update(numbers)
     schema = {"key": kind.copy(nullable=True) if kind.is_integer() else "string", "number": "int64"}
     table = dialect.rows(backend, {"key": list(places), "number": list(places.values())}, schema)
     return table.select(key=_labels(table.key, dialect), number=table.number)
 
 
-def _instants(table: Any, time: str, grid: TimeGrid, dialect: Dialect) -> tuple[Any, Any, StepRule]:
+def _instants(
+    table: ir.Table, time: str, grid: TimeGrid, dialect: Dialect
+) -> tuple[ir.IntegerValue, ir.BooleanValue, StepRule]:
     """The instant of every row, off the grid where there is none; which rows can be read; and how to place it.
 
     Values are brought into range before any arithmetic, so that none overflows, in whatever order a backend
@@ -491,7 +503,7 @@ def _instants(table: Any, time: str, grid: TimeGrid, dialect: Dialect) -> tuple[
     return instants if ticks.aware else _to_utc(instants, rule), readable, rule
 
 
-def _to_utc(local: object, rule: StepRule) -> Any:
+def _to_utc(local: ir.IntegerValue, rule: StepRule) -> ir.IntegerValue:
     """Take times on the clock of the grid's zone to UTC. Those far off the grid stay off it, by a day or more."""
     changes, offsets = rule.changes.tolist(), rule.offsets.tolist()
     offset = ibis.literal(offsets[0], "int64")
@@ -499,11 +511,11 @@ def _to_utc(local: object, rule: StepRule) -> Any:
     return local - (ibis.cases(*reversed(later), else_=offset) if later else offset)
 
 
-def _clamp(values: object, low: float, high: float) -> Any:
+def _clamp(values: ir.NumericValue, low: float, high: float) -> ir.NumericValue:
     return ibis.greatest(ibis.least(values, high), low)
 
 
-def _fetch(query: Any) -> Any:
+def _fetch(query: ir.Table) -> "pyarrow.Table":
     """Run the query and bring its few rows here."""
     # The words of a backend, in errors and warnings, may quote a row: they are not passed on.
     with warnings.catch_warnings(), contextlib.suppress(Exception):
@@ -527,7 +539,7 @@ _DUCKDB_HASH_OF_FOUR: Final = function("hash", 4)
 _DUCKDB_HASH: Final = function("hash", 1)
 
 
-def _duckdb_ticks(table: Any, name: str) -> Ticks:
+def _duckdb_ticks(table: ir.Table, name: str) -> Ticks:
     column, kind = table[name], table[name].type()
     if _is_fine(kind):
         return Ticks(_EPOCH_NS(column), "ns", aware=True)
@@ -540,7 +552,7 @@ def _duckdb_ticks(table: Any, name: str) -> Ticks:
     return Ticks(micros if kind.is_timestamp() and kind.scale == 6 else _TRY(micros), "us", aware=False)
 
 
-def _spark_ticks(table: Any, name: str) -> Ticks:
+def _spark_ticks(table: ir.Table, name: str) -> Ticks:
     column = table[name]
     backend = table.get_backend()
     kind = backend.raw_sql(backend.compile(column.as_table())).schema[0].dataType.typeName()  # Ibis does not tell
@@ -556,19 +568,19 @@ def _spark_ticks(table: Any, name: str) -> Ticks:
     return Ticks(seconds * 10**6 + micros, "us", aware=False)
 
 
-def _duckdb_hash(first: int, second: int, who: object, step: object) -> Any:
+def _duckdb_hash(first: int, second: int, who: ir.Column, step: ir.IntegerColumn) -> ir.IntegerValue:
     # DuckDB joins hashes by exclusive or, which alone would favour the same steps for everyone; the outer hash
     # mixes what has been joined.
     return _DUCKDB_HASH(_DUCKDB_HASH_OF_FOUR(first, second, who, step))
 
 
-def _duckdb_obstacles(connection: Any) -> list[str]:
-    ((depth,),) = connection.raw_sql("SELECT current_setting('max_expression_depth')").fetchall()
+def _duckdb_obstacles(backend: BaseBackend) -> list[str]:
+    ((depth,),) = backend.raw_sql("SELECT current_setting('max_expression_depth')").fetchall()
     return ["setting max_expression_depth"] * (depth < 1000)
 
 
-def _spark_obstacles(connection: Any) -> list[str]:
-    setting = connection._session.conf.get  # a session may be set to answer no statement that shows its settings
+def _spark_obstacles(backend: BaseBackend) -> list[str]:
+    setting = backend._session.conf.get  # a session may be set to answer no statement that shows its settings
     return [f"setting {name}" for name, value in _SPARK_SETTINGS.items() if setting(name, value).lower() != value]
 
 

@@ -9,7 +9,7 @@ identifiers and keys by one type that holds all, or refused by the name of the f
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final, TypedDict
 
 import numpy as np
 import pyarrow
@@ -31,37 +31,37 @@ _BATCH: Final = 2**21  # rows that are read at a time, so that few names are met
 _NO_THREAD: Final = "Failed to launch worker thread"  # as Arrow says it
 
 
-def count(table: object, count: Count, key: bytes) -> Ints:
+def count(table: dataset.Dataset, count: Count, key: bytes) -> Ints:
     """Count as :class:`~.engines.Engine` says."""
     return _sorted_rows(table, count.reading).capped_count(count, key)
 
 
-def participation(table: object, reading: Reading) -> Ints:
+def participation(table: dataset.Dataset, reading: Reading) -> Ints:
     """Return in how many steps each individual takes part. Private."""
     return _sorted_rows(table, reading).participation()
 
 
-def tally(table: object, reading: Reading) -> Tally:
+def tally(table: dataset.Dataset, reading: Reading) -> Tally:
     """Say where the rows go. Private."""
     batches = (read(batch, reading).tally for batch in _batches(table, reading))
     return Tally(*map(sum, zip(*batches, strict=True)))
 
 
-def check_schema(table: Any, *, identifier: str, time: str) -> None:
+def check_schema(table: dataset.Dataset, *, identifier: str, time: str) -> None:
     """Refuse a dataset by the names and types of its columns."""
     tables.check_schema(table.schema.empty_table(), identifier=identifier, time=time)
 
 
-def check_reading(table: Any, reading: Reading) -> None:
+def check_reading(table: dataset.Dataset, reading: Reading) -> None:
     """Refuse a dataset that cannot be read so, by the names and types of its columns."""
     tables.check_reading(table.schema.empty_table(), reading)
 
 
-def _sorted_rows(table: object, reading: Reading) -> SortedRows:
+def _sorted_rows(table: dataset.Dataset, reading: Reading) -> SortedRows:
     return sorted_rows((read(batch, reading) for batch in _batches(table, reading)), reading)
 
 
-def _batches(table: Any, reading: Reading) -> Iterator[Any]:
+def _batches(table: dataset.Dataset, reading: Reading) -> Iterator[pyarrow.Table]:
     """Read the columns of the log, a small table at a time; the first without rows, so that they are refused first."""
     yield table.schema.empty_table()
     # Arrow waits for ever for a thread that could not start, as where memory ends; and decoding takes the least time.
@@ -92,7 +92,7 @@ def _batches(table: Any, reading: Reading) -> Iterator[Any]:
     raise problem
 
 
-def _some(scanned: Iterator[Any]) -> list[Any]:
+def _some(scanned: Iterator[pyarrow.RecordBatch]) -> list[pyarrow.RecordBatch]:
     """Take batches until there are many rows, as some files hold many small ones."""
     batches, rows = [], 0
     for batch in scanned:
@@ -103,11 +103,17 @@ def _some(scanned: Iterator[Any]) -> list[Any]:
     return batches
 
 
+class _Declared(TypedDict, total=False):
+    """How a file is scanned otherwise than by its own schema."""
+
+    schema: pyarrow.Schema
+
+
 class _RefusedError(TypeError):
     """A log that is refused by the schemas of its files alone, which are public."""
 
 
-def _files(table: Any, reading: Reading) -> list[tuple[Any, dict[str, Any]]]:
+def _files(table: dataset.Dataset, reading: Reading) -> list[tuple[dataset.Dataset | dataset.Fragment, _Declared]]:
     """Return what is scanned, and by which schema: each file of a type that has one, or all at once.
 
     :raises _RefusedError: for a file whose identifiers or keys no one type holds, naming it.
@@ -141,14 +147,14 @@ def _files(table: Any, reading: Reading) -> list[tuple[Any, dict[str, Any]]]:
     ]
 
 
-def _with_own_types(schema: Any, file_schema: Any, names: list[str]) -> Any:
+def _with_own_types(schema: pyarrow.Schema, file_schema: pyarrow.Schema, names: list[str]) -> pyarrow.Schema:
     """Return a schema in which some columns are of the type that a file has for them."""
     for name in set(names) & set(file_schema.names):
         schema = schema.set(schema.get_field_index(name), file_schema.field(name))
     return schema
 
 
-def _check_alike(table: Any, reading: Reading) -> None:
+def _check_alike(table: dataset.FileSystemDataset, reading: Reading) -> None:
     """Refuse files that differ in the type of a column that is read, naming one.
 
     :raises _RefusedError: for these.
@@ -170,7 +176,7 @@ def _check_alike(table: Any, reading: Reading) -> None:
                 )
 
 
-def _wraps(fragment: object, name: str | None) -> bool:
+def _wraps(fragment: dataset.Fragment, name: str | None) -> bool:
     """Return whether times of a file are INT96, as of old Spark and Impala, read in nanoseconds, where many wrap."""
     if name is None or not isinstance(fragment, dataset.ParquetFileFragment):
         return False
@@ -179,7 +185,7 @@ def _wraps(fragment: object, name: str | None) -> bool:
     return kinds.get(name) == "INT96" and fragment.format.read_options.coerce_int96_timestamp_unit == "ns"
 
 
-def _in_range(fragment: Any, name: str) -> Any:
+def _in_range(fragment: dataset.Fragment, name: str) -> dataset.Fragment:
     """Return a file whose times do not wrap, read in microseconds if need be."""
     if not _wraps(fragment, name):
         return fragment
@@ -191,13 +197,13 @@ def _in_range(fragment: Any, name: str) -> Any:
     )
 
 
-def _declared(table: Any, fragments: list[Any], name: str) -> bool:
+def _declared(table: dataset.Dataset, fragments: list[dataset.Fragment], name: str) -> bool:
     """Return whether a column's type is not that of any file: it was declared, or is not in every file."""
     kinds = [file.physical_schema.field(name).type for file in fragments if name in file.physical_schema.names]
     return len(kinds) < len(fragments) or table.schema.field(name).type not in kinds
 
 
-def _wider(first: object, second: object) -> Any:
+def _wider(first: pyarrow.DataType, second: pyarrow.DataType) -> pyarrow.DataType | None:
     """Return a type that holds the values of both, whatever they are; None if there is none."""
     if first == second or pyarrow.types.is_null(second):
         return first

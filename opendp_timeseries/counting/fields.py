@@ -2,16 +2,20 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _RETURN, _BREAK = b"\r\n"
 _PIECE: Final = 2**16  # bytes that stay in a processor's cache
 _MOST: Final = 2**30  # bytes that offsets of 32 bits reach
 
 
-def plain_fields(block: bytes, where: Sequence[int], delimiter: str) -> list[Any] | None:
+def plain_fields(block: bytes, where: Sequence[int], delimiter: str) -> "list[pyarrow.BinaryArray] | None":
     """Return some fields of each line, as arrays of bytes of Arrow; empty where a line has fewer fields.
 
     :param block: lines, each to its end.
@@ -52,7 +56,7 @@ def plain_fields(block: bytes, where: Sequence[int], delimiter: str) -> list[Any
     return columns
 
 
-def _between(starts: Any, ends: Any, block: bytes) -> Any:
+def _between(starts: NDArray[np.int64], ends: NDArray[np.int64], block: bytes) -> "pyarrow.BinaryArray":
     """Return parts of a block in their order, as an array."""
     pyarrow = sys.modules["pyarrow"]
     offsets = np.column_stack([starts, ends]).astype(np.int32).ravel()

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from operator import add, itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, Required, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,13 @@ from opendp_timeseries.counting.texts import Numbers, Texts
 from opendp_timeseries.design.reading import Reading, Source
 from opendp_timeseries.grid import TextTimes, parse_zone, read_byte_times, read_text_times
 
+if TYPE_CHECKING:
+    import pyarrow
+    from pyarrow import dataset
+
 Ints = NDArray[np.int64]
+#: A field of several lines: text, or bytes of Arrow.
+Field: TypeAlias = "list[str] | pyarrow.BinaryArray"
 
 CSV_SUFFIXES: Final = (".csv", ".tsv", ".txt")
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
@@ -63,14 +69,24 @@ _GROUPS: Final = ("hour", "minute", "second", "fraction", "named", "sign", "hour
 _OFFSET: Final = re.compile(r"[+\N{MINUS SIGN}-] ?\d")
 
 
-def read_csv_log(path: Path, reading: Reading, **how: Any) -> Log:
+class CsvForm(TypedDict, total=False):
+    """How a CSV file is written: parameters of :func:`csv_batches`."""
+
+    zone: Required[str]
+    encoding: str
+    delimiter: str
+    time_format: str | None
+    time_unit: str | None
+
+
+def read_csv_log(path: Path, reading: Reading, **form: Unpack[CsvForm]) -> Log:
     """Read a CSV file: who is where, with as many rows of each individual and position as may count.
 
     The count of this log is that of the file. This also holds for other readings of the same columns: on the same grid,
     or on it as one step; with or without the keys, or the value; with a step cap that is no larger. The tally is that
     of all rows.
 
-    :param how: options of :func:`csv_batches`, which also names the errors.
+    :param form: parameters of :func:`csv_batches`, which also names the errors.
     """
     numbers: defaultdict[str, int] = defaultdict(itertools.count(1).__next__, {"": 0})
     notes: list[str] = []
@@ -81,7 +97,7 @@ def read_csv_log(path: Path, reading: Reading, **how: Any) -> Log:
     layout = Reading(source=None, grid=reading.grid, panel=keys, step_cap=reading.step_cap)
 
     def tallied() -> Iterator[Rows]:
-        for batch in csv_batches(path, reading.log, numbers, notes=notes, **how):
+        for batch in csv_batches(path, reading.log, numbers, notes=notes, **form):
             rows = read(batch, reading)
             tally[:] = map(add, tally, rows.tally)
             yield rows._replace(reading=layout, series=None if rows.series is None else rows.series % layout.series)
@@ -158,14 +174,14 @@ def csv_batches(
         place = f"the first line of {path.name}, read with the delimiter {delimiter!r}"
         where = [_position(header, column, word, place) for word, column in _named(source)]
 
-        def log(who: Any, when: Any, *extras: Any) -> Log:
+        def log(who: Field, when: Field, *extras: Field) -> Log:
             times = read_times(when).in_utc(clock)
             unread = np.isnat(times)
             unread[unread] = [text.strip() != "" for text in _some(when, np.flatnonzero(unread))]
             columns = [people(who), Column("text", times, aware=True, unread=unread), *map(_texts, extras)]
             return Log(zip(source.columns, columns, strict=True))
 
-        def numbered(who: Any) -> Column:
+        def numbered(who: Field) -> Column:
             individuals = np.fromiter(map(numbers.__getitem__, who), np.int64, len(who))
             return Column("text", individuals, missing=individuals == 0)
 
@@ -187,11 +203,11 @@ def csv_batches(
             notes.append(lines.note)
 
 
-def read_parquet_log(path: Path, *, zone: str | None = None, **columns: Any) -> Any:
+def read_parquet_log(path: Path, source: Source, *, zone: str | None = None) -> "dataset.Dataset":
     """Open a Parquet file as a PyArrow dataset, which is counted batch by batch.
 
+    :param source: which columns are read, the time among them.
     :param zone: of times without one, ``"UTC"``; if left out, they are on the clock of the grid.
-    :param columns: which are read, as of a :class:`.Source`, the time among them.
     :raises ImportError: without PyArrow, naming the extra to install.
     :raises TypeError: for times that are text.
     :raises ValueError: if it is no Parquet file, or a column is not in its schema, or is there more than once.
@@ -204,9 +220,9 @@ def read_parquet_log(path: Path, *, zone: str | None = None, **columns: Any) -> 
         log = dataset.dataset(path, format=parquet)
     except ValueError:  # pyarrow.ArrowInvalid, in many words
         raise ValueError(f"file ({path}) must be a Parquet file; convert it, or correct its suffix") from None
-    for word, name in _named(Source(**columns)):
+    for word, name in _named(source):
         _position(log.schema.names, name, word, f"the schema of {path.name}")
-    time = columns["time"]
+    time = source.time
     # Of every file, if it is a folder of them.
     schemas = [log.schema, *(file.physical_schema for file in log.get_fragments())]
     kinds = {schema.field(time).type for schema in schemas if time in schema.names}
@@ -234,14 +250,14 @@ def _has_arrow() -> bool:
     return False
 
 
-def _texts(texts: Any) -> Column:
+def _texts(texts: Field) -> Column:
     if isinstance(texts, list):
         return Column("text", cells=[text or None for text in texts])
     encoded = texts.dictionary_encode()
     return Column("text", cells=Texts(encoded.dictionary.cast("large_binary")), codes=encoded.indices.to_numpy())
 
 
-def _some(texts: Any, rows: Ints) -> list[str]:
+def _some(texts: Field, rows: Ints) -> list[str]:
     """The texts of some rows."""
     if isinstance(texts, list):
         return [texts[k] for k in rows.tolist()]
@@ -286,7 +302,7 @@ def _position(header: list[str], name: str, word: str, place: str) -> int:
     return header.index(name)
 
 
-def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[Any], TextTimes]:
+def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[Field], TextTimes]:
     """Return how a list of texts, or an array of bytes of Arrow, is read as times."""
     if time_format is not None and time_unit is not None:
         raise ValueError(
@@ -305,7 +321,7 @@ def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[A
     else:
         return _in_form
 
-    def read_times(texts: Any) -> TextTimes:
+    def read_times(texts: Field) -> TextTimes:
         times = np.full(len(texts), "NaT", dtype="datetime64[ns]")
         if form is not None:  # most of them; Python reads the others, one by one
             times = _in_form(texts, form).times
@@ -318,7 +334,7 @@ def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[A
     return read_times
 
 
-def _in_form(texts: Any, *form: re.Pattern[bytes]) -> TextTimes:
+def _in_form(texts: Field, *form: re.Pattern[bytes]) -> TextTimes:
     if isinstance(texts, list):
         return read_text_times(texts, *form)
     _, ends, data = texts.buffers()

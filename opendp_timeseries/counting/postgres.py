@@ -6,13 +6,18 @@ letters alike whatever their case, say. A query runs in a transaction that only 
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.operations as ops
+import ibis.expr.types as ir
+from ibis.backends import BaseBackend
 
-from opendp_timeseries.counting.dialect import Dialect, Ticks, function, queried
+from opendp_timeseries.counting.dialect import Dialect, Schema, Ticks, function, queried
+
+if TYPE_CHECKING:
+    import psycopg
 
 #: The encodings of databases in which each name is always the same bytes, as Python calls them.
 _ENCODINGS: Final = {
@@ -65,7 +70,7 @@ _SHA256: Final = function("sha256", 1, "binary")
 
 
 @contextlib.contextmanager
-def session(backend: Any) -> Iterator[Any]:
+def session(backend: BaseBackend) -> Iterator["psycopg.Cursor"]:
     """Give a transaction that only reads, with the settings that a query needs, and undo it."""
     connection = backend.con  # whose rows may be of any kind
     with connection.transaction(force_rollback=True), connection.cursor(row_factory=lambda _: tuple) as cursor:
@@ -75,7 +80,7 @@ def session(backend: Any) -> Iterator[Any]:
         yield cursor
 
 
-def obstacles(backend: Any) -> list[str]:
+def obstacles(backend: BaseBackend) -> list[str]:
     """Say what of a server, a database or the names that a session knows would change the query."""
     version = backend.con.info.server_version
     if version < 140_000:
@@ -107,7 +112,7 @@ _REPLACEMENTS: Final = """
     AND types <@ ARRAY(SELECT oid FROM known) ORDER BY kind ASC, nspname::text ASC, name::text ASC"""
 
 
-def typed(table: Any, names: Sequence[str]) -> Any:
+def typed(table: ir.Table, names: Sequence[str]) -> ir.Table:
     """Return some columns of a table, of the types that the server states, and without reading rows.
 
     Text is compared byte by byte from here on, and a number without scale has no zeros at its end.
@@ -138,18 +143,19 @@ def _quoted(names: Sequence[str]) -> dict[str, str]:
     return {name: f'"{name.replace(chr(34), 2 * chr(34))}"' for name in names}
 
 
-def _selected(table: Any, columns: Sequence[str], schema: Mapping[str, object]) -> Any:
+def _selected(table: ir.Table, columns: Sequence[str], schema: Schema) -> ir.Table:
     query = f"SELECT {', '.join(columns)} FROM opendp_timeseries_log"
     return queried(table.select(list(schema)), "opendp_timeseries_log", query, ibis.schema(schema))
 
 
-def _stated(table: Any, names: Sequence[str]) -> dict[str, tuple[str, int | None]]:
+def _stated(table: ir.Table, names: Sequence[str]) -> dict[str, tuple[str, int | None]]:
     """The name of each column's type, of a domain that of what it is made of, and its scale."""
     backend, types = table.get_backend(), {}
     # As integers, so that Ibis converts none of them.
     plain = _selected(table, [*_quoted(names).values()], dict.fromkeys(names, "int64"))
     with contextlib.suppress(Exception), session(backend) as cursor:
         description = cursor.execute(backend.compile(plain.limit(0))).description
+        assert description is not None  # of what selects
         for column in description:
             cursor.execute("SELECT pg_catalog.format_type(%s, NULL)", (column.type_code,))
             ((kind,),) = cursor.fetchall()
@@ -161,24 +167,24 @@ def _stated(table: Any, names: Sequence[str]) -> dict[str, tuple[str, int | None
     )
 
 
-def _ticks(table: Any, name: str) -> Ticks:
+def _ticks(table: ir.Table, name: str) -> Ticks:
     column = table[name]
     micros = _EPOCH("epoch", column) * 10**6  # an exact number, or an infinite one
     micros = ibis.greatest(ibis.least(micros, 2**62), -(2**62)).cast("int64")
     return Ticks(micros, "us", aware=column.type().is_timestamp() and column.type().timezone is not None)
 
 
-def _bytes(text: object) -> Any:
+def _bytes(text: ir.StringValue) -> ir.BinaryValue:
     return _TEXT_BYTES(text, _ENCODING())
 
 
-def _hashed(first: int, second: int, who: Any, step: object) -> Any:
+def _hashed(first: int, second: int, who: ir.Column, step: ir.IntegerColumn) -> ir.BinaryValue:
     words = [_INTEGER_BYTES(word) for word in (first, second, step)]
     who = _bytes(who) if who.type().is_string() else who
     return _SHA256(_JOINED(_JOINED(_JOINED(words[0], words[1]), words[2]), who))
 
 
-def _real(column: Any) -> Any:
+def _real(column: ir.Column) -> ir.FloatingValue:
     """A number that is nearest to what a column holds, or says as it should; casts fail of any that have none."""
     if column.type().is_floating():
         return column.cast("float64")
@@ -191,7 +197,7 @@ def _real(column: Any) -> Any:
     return near.cast("float64")
 
 
-def _rows(backend: Any, columns: Mapping[str, Sequence[object]], schema: object) -> Any:
+def _rows(backend: BaseBackend, columns: Mapping[str, Sequence[object]], schema: Schema) -> ir.Table:
     """A few rows that are part of the query: a session that only reads cannot have a table of them."""
     encoding = _ENCODINGS[backend.con.info.parameter_status("server_encoding") or "UTF8"]
     kinds = ibis.schema(schema)

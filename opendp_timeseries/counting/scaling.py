@@ -4,7 +4,7 @@ They are functions of an individual's own events, and of public :class:`~opendp_
 Proof: docs/proofs/scaling.md.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from opendp_timeseries.design.weights import Weights
 
 Ints = NDArray[np.int64]
+#: Integers, Python's own where 64 bits might not do.
+Sizes = NDArray[np.int64 | np.object_]
 
 #: No log holds so many rows, so that sums of weighed events are below 2**63.
 MOST_EVENTS: Final = 2**47
@@ -21,21 +23,20 @@ MOST_SUM: Final = 2**61
 _NARROW: Final = 2**62
 
 
-def sizes_of(events: Ints, begins: Ints, power: int, factor: int = 1) -> NDArray[Any]:
+def sizes_of(events: Ints, begins: Ints, power: int, factor: int = 1) -> Sizes:
     """Return by what each individual is weighed: the sum of their events in all steps, or of the squares of these.
 
     :param events: of each step of an individual, one individual after the other.
     :param begins: where the events of each individual begin.
     :param power: 1, or 2 for squares.
     :param factor: by what sizes are multiplied afterwards, at most.
-    :return: Python's integers where 64 bits might not do.
     """
     if factor * int(events.max()) * int(events.sum()) >= _NARROW:  # at least the largest sum of squares
         events = events.astype(object)
     return np.add.reduceat(events if power == 1 else events * events, begins)
 
 
-def weights_of(sizes: NDArray[Any], weights: Weights) -> Ints:
+def weights_of(sizes: Sizes, weights: Weights) -> Ints:
     """Return the weights of sizes: a row for each of them, a column for each series."""
     wide = sizes.dtype == object
     ends = np.array([end if wide else min(end, _NARROW) for end in weights.ends], dtype=object if wide else np.int64)

@@ -12,7 +12,8 @@ import numbers
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,11 @@ from opendp_timeseries.counting.texts import Texts
 from opendp_timeseries.counting.times import Steps, steps_of_objects
 from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.grid import TimeGrid
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
 
 _IDENTIFIER: Final = "column {name!r} of type {dtype} cannot identify individuals; convert it to integers or text"
 _TIME: Final = (
@@ -55,7 +61,7 @@ _MISSING, _UNREADABLE, _UNKNOWN = 1, 2, 3
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Who = NDArray[Any] | Labels  # integers of any width, or text
+Who = NDArray[np.integer] | Labels  # integers of any width, or text
 
 
 class Tally(NamedTuple):
@@ -80,9 +86,9 @@ class Tally(NamedTuple):
 class Column(NamedTuple):
     """A column in NumPy's terms: an array of numbers or times, or cells of which each is read by itself."""
 
-    dtype: Any  # as its owner calls it, for messages
+    dtype: object  # as its owner calls it, for messages
     values: NDArray[Any] | None = None
-    cells: Sequence[Any] | None = None
+    cells: Sequence[object] | None = None
     codes: Ints | None = None  # of the cells that rows have, -1 for none; None where each has its own
     missing: Mask | None = None
     aware: bool = False  # whether times are instants in UTC, rather than on a clock that the table does not name
@@ -123,7 +129,7 @@ class Log(dict[str, Column]):
     notes: Sequence[str] = ()
 
 
-def log_in_utc(table: Mapping[str, NDArray[Any]]) -> Log:
+def log_in_utc(table: Mapping[str, NDArray[np.generic]]) -> Log:
     """Return a log of arrays whose ``datetime64`` are instants in UTC, on whatever clock a grid is."""
     return Log({name: _from_numpy(array)._replace(aware=True) for name, array in table.items()})
 
@@ -297,10 +303,10 @@ def _is_integral(values: NDArray[Any]) -> Mask:
         return np.asarray(np.trunc(values) == values)
 
 
-def _labels(cells: Sequence[Any], codes: Ints | None, *, exact: bool) -> Labels:
+def _labels(cells: Sequence[object], codes: Ints | None, *, exact: bool) -> Labels:
     """Label rows by the texts of their cells; what is done with a text is done once for each that is there."""
-    texts: Sequence[str | None] = cells
-    if not isinstance(texts, Texts) and not set(map(type, texts)) <= {str, type(None)}:
+    texts = cast(Sequence[str | None], cells)
+    if not isinstance(cells, Texts) and not set(map(type, cells)) <= {str, type(None)}:
         texts = [cell if type(cell) is str else identifier_text(cell) for cell in cells]
     if codes is None:
         texts, codes = _distinct(texts)
@@ -396,7 +402,7 @@ def _in_use(codes: Ints, size: int) -> tuple[Ints, Ints]:
     return np.flatnonzero(used), np.where(used, np.cumsum(used) - 1, -1)[codes]
 
 
-def _by_dictionary(column: Any) -> tuple[Texts, Ints]:
+def _by_dictionary(column: "pyarrow.ChunkedArray") -> tuple[Texts, Ints]:
     """The texts of an Arrow column of text or bytes, or of a dictionary of them, and the codes of its rows."""
     pyarrow = sys.modules["pyarrow"]
     given = pyarrow.types.is_dictionary(column.type)
@@ -415,7 +421,7 @@ def _by_dictionary(column: Any) -> tuple[Texts, Ints]:
     return Texts(texts.cast("large_binary").take(used)), codes
 
 
-def _columns(table: Any, names: Sequence[str], *, schema_only: bool = False) -> list[Column]:
+def _columns(table: object, names: Sequence[str], *, schema_only: bool = False) -> list[Column]:
     """Find the columns; of no rows, when only the schema is wanted."""
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
     rows = slice(0, 0) if schema_only else slice(None)
@@ -428,12 +434,12 @@ def _columns(table: Any, names: Sequence[str], *, schema_only: bool = False) -> 
         _find(names, list(table.columns), index=table.index.names)
         return [_from_pandas(pandas, table[name].iloc[rows]) for name in names]
     if polars is not None and isinstance(table, (polars.DataFrame, polars.LazyFrame)):
-        table = _polars_to_arrow(table, names, schema_only)
+        arrow = _polars_to_arrow(table, names, schema_only)
     elif hasattr(table, "__arrow_c_stream__"):
-        table = _stream_to_arrow(table, names, schema_only)
+        arrow = _stream_to_arrow(table, names, schema_only)
     else:
         raise TypeError(_TABLE.format(type(table).__name__))
-    return [_from_arrow(table.column(name)) for name in names]
+    return [_from_arrow(arrow.column(name)) for name in names]
 
 
 def _find(names: Sequence[str], columns: Sequence[object], index: Sequence[object] = ()) -> None:
@@ -445,22 +451,26 @@ def _find(names: Sequence[str], columns: Sequence[object], index: Sequence[objec
             raise ValueError(f"column {name!r} {problem}; the table has {list(columns)}{remedy}")
 
 
-def _arrays(table: Mapping[object, Any], names: Sequence[str]) -> list[NDArray[Any]]:
+def _arrays(table: Mapping[object, object], names: Sequence[str]) -> list[NDArray[np.generic]]:
     """The columns of a mapping."""
     _find(names, list(table))
-    arrays = [table[name] for name in names]
-    for name, array in zip(names, arrays, strict=True):
+    arrays: list[NDArray[np.generic]] = []
+    for name in names:
+        array = table[name]
         if not isinstance(array, np.ndarray) or array.ndim != 1:
             raise TypeError(
                 f"column {name!r} of type {type(array).__name__} must be a one-dimensional NumPy array; "
                 "convert it with numpy.asarray, or give a data frame"
             )
+        arrays.append(array)
     if len({array.size for array in arrays}) > 1:
         raise ValueError(f"columns {', '.join(map(repr, names))} must be equally long")
     return arrays
 
 
-def _polars_to_arrow(frame: Any, names: Sequence[str], schema_only: bool) -> Any:
+def _polars_to_arrow(
+    frame: "polars.DataFrame | polars.LazyFrame", names: Sequence[str], schema_only: bool
+) -> "pyarrow.Table":
     _import_pyarrow()
     schema, polars = frame.collect_schema(), sys.modules["polars"]
     _find(names, list(schema))
@@ -473,7 +483,7 @@ def _polars_to_arrow(frame: Any, names: Sequence[str], schema_only: bool) -> Any
     return _quietly(lambda: columns.with_columns(polars.col(wide).cast(polars.String)).collect().to_arrow())
 
 
-def _stream_to_arrow(table: object, names: Sequence[str], schema_only: bool) -> Any:
+def _stream_to_arrow(table: object, names: Sequence[str], schema_only: bool) -> "pyarrow.Table":
     pyarrow = _import_pyarrow()
     if isinstance(table, pyarrow.RecordBatchReader):
         raise TypeError("a RecordBatchReader can be read only once; give a table, for instance by its read_all()")
@@ -488,7 +498,7 @@ def _stream_to_arrow(table: object, names: Sequence[str], schema_only: bool) -> 
     return _quietly(lambda: pyarrow.Table.from_batches((batch.select(list(names)) for batch in reader), schema))
 
 
-def _quietly(read: Callable[[], object]) -> Any:
+def _quietly(read: Callable[[], "pyarrow.Table"]) -> "pyarrow.Table":
     """Read rows that their owner computes only now, and whose failure may quote them.
 
     :raises TypeError: with one fixed message, whatever failed.
@@ -499,15 +509,15 @@ def _quietly(read: Callable[[], object]) -> Any:
     raise TypeError("the table could not be read: its own query or stream failed; collect it first")
 
 
-def _import_pyarrow() -> Any:
+def _import_pyarrow() -> ModuleType:
     try:
-        import pyarrow
+        import pyarrow  # noqa: F401
     except ImportError:
         raise TypeError("reading this kind of table takes PyArrow: pip install 'opendp_timeseries[tables]'") from None
-    return pyarrow
+    return sys.modules["pyarrow"]
 
 
-def _from_numpy(array: NDArray[Any]) -> Column:
+def _from_numpy(array: NDArray[np.generic]) -> Column:
     missing = None
     if isinstance(array, np.ma.MaskedArray):
         array, missing = array.data, np.ma.getmaskarray(array)
@@ -515,9 +525,9 @@ def _from_numpy(array: NDArray[Any]) -> Column:
     if kind in "fc" and dtype.itemsize > (8 if kind == "f" else 16):
         return Column(dtype)  # of numbers that no other type holds; never the work of one row
     if kind in "OUST":
-        cells = _known_text(array) if kind == "U" else array.tolist()
+        cells: list[object] = [*_known_text(array)] if kind == "U" else array.tolist()
         if kind == "S":
-            cells = [cell.decode("utf-8", "surrogateescape") for cell in cells]
+            cells = [cell.decode("utf-8", "surrogateescape") for cell in cast(list[bytes], cells)]
         return Column(dtype, cells=cells, missing=missing)
     if kind == "f":
         with np.errstate(invalid="ignore"):  # one NaN may be signalling
@@ -527,7 +537,7 @@ def _from_numpy(array: NDArray[Any]) -> Column:
     return Column(dtype, array, missing=missing)
 
 
-def _known_text(array: NDArray[Any]) -> list[Any]:
+def _known_text(array: NDArray[np.generic]) -> list[str | None]:
     """Text of fixed width as strings; None for code points beyond Unicode, which would raise (they take a view)."""
     width = max(array.dtype.itemsize // 4, 1)
     text: NDArray[Any] = np.ascontiguousarray(array, dtype=f"U{width}")
@@ -538,7 +548,7 @@ def _known_text(array: NDArray[Any]) -> list[Any]:
     return list(text.tolist())
 
 
-def _from_pandas(pandas: Any, series: Any) -> Column:
+def _from_pandas(pandas: ModuleType, series: "pandas.Series") -> Column:
     dtype, array, arrays = series.dtype, series.array, pandas.arrays
     if isinstance(dtype, np.dtype):
         return _from_numpy(series.to_numpy())
@@ -556,7 +566,7 @@ def _from_pandas(pandas: Any, series: Any) -> Column:
     return Column(dtype)
 
 
-def _from_arrow(column: Any) -> Column:
+def _from_arrow(column: "pyarrow.ChunkedArray") -> Column:
     pyarrow = _import_pyarrow()
     dtype, types = column.type, pyarrow.types
     value_type = dtype.value_type if types.is_dictionary(dtype) else dtype

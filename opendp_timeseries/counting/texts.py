@@ -6,12 +6,15 @@ if their bytes are.
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.counting.identifiers import canonical_text
+
+if TYPE_CHECKING:
+    import pyarrow
 
 Ints = NDArray[np.int64]
 _POINT, _ZERO, _E, _PLUS = b".0e+"
@@ -20,7 +23,7 @@ _POINT, _ZERO, _E, _PLUS = b".0e+"
 class Texts(Sequence[str]):
     """Texts of an array of bytes without nulls, each there once."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: "pyarrow.LargeBinaryArray") -> None:
         self.array = array
 
     def __len__(self) -> int:

@@ -6,8 +6,8 @@ second time zone. All other cells are read as they were (docs/proofs/counts.md).
 
 import contextlib
 import datetime as dt
-import itertools
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ _FAR: Final = np.iinfo(np.int64).max
 Steps = tuple[NDArray[np.int64], NDArray[np.bool_]]  # -1 off the grid; and which rows have no time at all
 
 
-def steps_of_objects(values: list[Any], grid: TimeGrid) -> Steps:
+def steps_of_objects(values: Sequence[object], grid: TimeGrid) -> Steps:
     """Return the steps of cells of any type, each read alike whatever the other cells are.
 
     On a grid of integer steps, whole numbers are steps. On a grid of instants, dates and datetimes of Python, NumPy
@@ -33,7 +33,7 @@ def steps_of_objects(values: list[Any], grid: TimeGrid) -> Steps:
     times, zone = np.empty(len(values), dtype="datetime64[ns]"), parse_zone(grid.zone)
     aware = np.zeros(len(values), dtype=np.bool_)
     text = np.fromiter((isinstance(value, str) for value in values), np.bool_, len(values))
-    times[text], aware[text] = read_text_times(list(itertools.compress(values, text)))
+    times[text], aware[text] = read_text_times([value for value in values if isinstance(value, str)])
     for k in np.flatnonzero(~text).tolist():
         times[k], aware[k] = _instant(values[k], zone)
     local = np.full(times.shape, -1) if grid.zone is None else grid.steps(times)
@@ -42,7 +42,7 @@ def steps_of_objects(values: list[Any], grid: TimeGrid) -> Steps:
 
 def _instant(value: object, zone: dt.tzinfo | None) -> tuple[np.datetime64, bool]:
     """The instant that a cell holds, and whether it is in UTC rather than on the clock of the grid's zone."""
-    time: Any
+    time: np.datetime64
     with contextlib.suppress(Exception):
         if isinstance(value, (np.datetime64, dt.date)):
             time, aware = (value, False) if isinstance(value, np.datetime64) else utc_of(value, zone)

@@ -10,6 +10,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import read_parquet_log
+from opendp_timeseries.design.reading import Source
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin import participation_count as constructor
 from tests import make
@@ -253,8 +254,11 @@ def test_old_times_of_spark_do_not_wrap(tmp_path):
     table = pa.table({"id": [1, 2, 3], "t": pa.array(FAR, pa.timestamp("us"))})
     pq.write_table(table, tmp_path / "log.parquet", use_deprecated_int96_timestamps=True)
     count = count_of("id", "t", TimeGrid(start="2024-01-01", step="1d", size=1, zone="UTC"))
-    logs = [ds.dataset(tmp_path / "log.parquet"), read_parquet_log(tmp_path / "log.parquet", identifier="id", time="t")]
-    logs.append(read_parquet_log(tmp_path / "log.parquet", identifier="id", time="t", zone="UTC"))
+    logs = [
+        ds.dataset(tmp_path / "log.parquet"),
+        read_parquet_log(tmp_path / "log.parquet", Source(identifier="id", time="t")),
+    ]
+    logs.append(read_parquet_log(tmp_path / "log.parquet", Source(identifier="id", time="t"), zone="UTC"))
     for log in logs:
         assert engine_of(log).count(log, count, bytes(16)).tolist() == [1]
     log = logs[0].filter(ds.field("id") > 0)

@@ -14,6 +14,7 @@ from opendp_timeseries.__main__ import main
 from opendp_timeseries.counting import tables
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import read_csv_log, read_parquet_log
+from opendp_timeseries.design.reading import Source
 from opendp_timeseries.grid import TextTimes, TimeGrid, read_text_times
 from tests.counting.tables import count_of, rows_of_csv
 from tests.oracles import text_times as oracle
@@ -320,7 +321,7 @@ class TestParquet:
         }
         for number, kind in enumerate(kinds):
             parquet.write_table(pa.table({"id": [number], "time": cells[kind]}), folder / f"{number}.parquet")
-        return read_parquet_log(folder, identifier="id", time="time", zone="UTC")
+        return read_parquet_log(folder, Source(identifier="id", time="time"), zone="UTC")
 
     @pytest.mark.parametrize("kinds", [["naive"], ["naive", "naive"], ["aware", "tokyo"], ["tokyo", "aware"]])
     def test_are_read_as_such(self, tmp_path, kinds):
