@@ -7,15 +7,17 @@ import contextlib
 import inspect
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any, Concatenate, Final, NamedTuple, ParamSpec
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 
 try:
-    from opendp.context import _translate_measure_distance, constructors
+    from opendp.context import Chain, _translate_measure_distance, constructors
     from opendp.core import function_eval
     from opendp.domains import _lazyframe_from_domain
-    from opendp.mod import ApproximateDivergence, OdometerQueryable, VectorDomain, _PartialConstructor
+    from opendp.extras.polars import LazyFrameQuery
+    from opendp.mod import ApproximateDivergence, Function, OdometerQueryable, VectorDomain, _PartialConstructor
+    from opendp.typing import RuntimeType
 
     from opendp_timeseries.plugin import native as dp
 except ImportError as error:
@@ -26,7 +28,13 @@ except ImportError as error:
 
 _PACKAGE: Final = "opendp_timeseries."
 P = ParamSpec("P")
+A = TypeVar("A")
+R = TypeVar("R")
 Partial = _PartialConstructor
+#: A privacy loss: ε or ρ, or either of them and a δ.
+Loss = float | tuple[float, float]
+#: Losses of several queries.
+Losses = list[float] | list[tuple[float, float]]
 empty_frame = _lazyframe_from_domain
 as_measured = _translate_measure_distance
 
@@ -52,7 +60,9 @@ def registered(name: str) -> str:
     return name if str(maker_of(name)).startswith(_PACKAGE) or maker_of(OTHERWISE + name) is None else OTHERWISE + name
 
 
-def then(make: Callable[Concatenate[dp.Domain, dp.Metric, P], Any]) -> Callable[P, Partial]:
+def then(
+    make: Callable[Concatenate[dp.Domain, dp.Metric, P], dp.Transformation | dp.Measurement],
+) -> Callable[P, Partial]:
     """Return the ``then_`` form of a ``make_`` constructor, which ``Context.query()`` calls from now on.
 
     After a reload it calls the new code, which takes no objects that were made before. Where somebody else has taken
@@ -69,14 +79,14 @@ def then(make: Callable[Concatenate[dp.Domain, dp.Metric, P], Any]) -> Callable[
     return partial
 
 
-def callback(function: Callable[[object], object]) -> Callable[[Any], Any]:
+def callback(function: Callable[[A], R]) -> Callable[[A], R]:
     """Return a function for OpenDP to call, which gives its memory back before it says that there is none.
 
     OpenDP keeps the frames of an error, with all that they hold, while Rust makes an error of its own. Where Rust has
     no memory left for that, it ends the process, or never returns.
     """
 
-    def called(data: object) -> Any:
+    def called(data: A) -> R:
         with contextlib.suppress(MemoryError):
             return function(data)
         raise MemoryError("memory was exhausted; use a machine with more, or fewer steps or keys")
@@ -105,8 +115,7 @@ def vector_space(domain: dp.Domain) -> VectorSpace:
     hint = "use a count, a filter, or dp.vector_domain(dp.atom_domain(T=…), size=T)"
     if not isinstance(domain, VectorDomain):
         raise TypeError(f"input_domain ({domain}) must be a vector domain; {hint}")
-    carrier: Any = domain.carrier_type  # Vec<T>
-    atom = str(carrier.args[0])
+    (atom,) = map(str, cast(RuntimeType, domain.carrier_type).args)  # Vec<T>
     if atom not in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "f32", "f64"):
         raise TypeError(f"input_domain ({domain}) must hold numbers that fit i64 or f64; {hint}")
     if not domain.size:
@@ -116,7 +125,7 @@ def vector_space(domain: dp.Domain) -> VectorSpace:
     return VectorSpace(atom, int(domain.size))
 
 
-def as_array(data: object, domain: dp.Domain) -> Any:
+def as_array(data: object, domain: dp.Domain) -> object:
     """Return a signal as an array, which OpenDP takes much faster than the list that it hands out.
 
     Anything but a signal of 64-bit numbers stays as it is.
@@ -149,7 +158,7 @@ def call_of(thing: object) -> Call | None:
     return Call(note["__function__"], str(note.get("__module__")), note["__kwargs__"])
 
 
-def post_processing(function: Any) -> Callable[[Any], Any]:
+def post_processing(function: Function) -> Callable[[object], object]:
     """Return what a function of OpenDP does, as one of Python's."""
     call = call_of(function)
     arguments = {} if call is None else call.arguments
@@ -169,7 +178,7 @@ _INVOCATIONS: Final = {
 }
 
 
-def invocations() -> list[Any]:
+def invocations() -> list[object]:
     """Return the measurements within whose invocations this is called, from the inside out; None for what is no such.
 
     A function in a measurement cannot see of which chain it became a part, but it runs within OpenDP's call, whose
@@ -188,7 +197,7 @@ def invocations() -> list[Any]:
     return measurements
 
 
-def _invocations_of(queryable: object) -> list[Any]:
+def _invocations_of(queryable: object) -> list[object]:
     """Return the measurements by whose invocations a queryable came about; None where that is not known."""
     if not isinstance(queryable, dp.Queryable | OdometerQueryable) or (call := call_of(queryable)) is None:
         return [None]
@@ -201,12 +210,12 @@ class OpenQuery(dp.Query):
     """An OpenDP query whose parts can be read, and its chain changed."""
 
     @property
-    def chain(self) -> Any:
+    def chain(self) -> Chain:
         """The stages so far: a space, a transformation, a measurement, or one that lacks a parameter."""
         return self._chain
 
     @chain.setter
-    def chain(self, chain: Any) -> None:
+    def chain(self, chain: Chain) -> None:
         self._chain = chain
 
     @property
@@ -220,22 +229,22 @@ class OpenQuery(dp.Query):
         return self._d_in
 
     @property
-    def d_out(self) -> Any:
+    def d_out(self) -> Loss | None:
         """The share of this query; None if it has none."""
         return self._d_out
 
     @property
-    def context(self) -> Any:
+    def context(self) -> dp.Context | None:
         """The Context that answers it, if any."""
         return self._context
 
     @property
-    def wrap_release(self) -> Any:
-        """What is done with the answer, if anything."""
+    def wrap_release(self) -> Callable[[dp.Queryable], object] | None:
+        """A function of the answer, if it is not the answer that is returned."""
         return self._wrap_release
 
 
-def parts_of(query: Any) -> tuple[Any, ...]:
+def parts_of(query: dp.Query | LazyFrameQuery) -> tuple[Any, ...]:
     """Return what an OpenDP query was made of, in the order in which another one is made; of frames, what is within."""
     query = query if isinstance(query, dp.Query) else query._query
     return (
@@ -262,15 +271,16 @@ def loss_form(measure: dp.Measure) -> LossForm:
     return LossForm(next((name for name, candidate in numbers.items() if inner == candidate), ""), has_delta)
 
 
-def lp_kind(metric: Any) -> tuple[str, str] | None:
+def lp_kind(metric: object) -> tuple[str, str] | None:
     """Return ``"l1"``, ``"l2"``, ``"linf"`` or ``"absolute"``, and the number type of such a distance; else None."""
-    origin = getattr(metric.type, "origin", None) if isinstance(metric, dp.Metric) else None
-    origin = str(origin).rpartition("::")[2]  # OpenDP names that of ℓ∞ by its path
+    if not isinstance(metric, dp.Metric):
+        return None
+    origin = str(getattr(metric.type, "origin", None)).rpartition("::")[2]  # OpenDP names that of ℓ∞ by its path
     names = {"L1Distance": "l1", "L2Distance": "l2", "LInfDistance": "linf", "AbsoluteDistance": "absolute"}
     return (names[origin], str(metric.distance_type)) if origin in names else None
 
 
-def privacy_profile(delta: Callable[[float], float]) -> Any:
+def privacy_profile(delta: Callable[[float], float]) -> object:
     """Return a curve δ(ε) in the form that a privacy map for ``smoothed_max_divergence()`` must return.
 
     Built afresh in every call: OpenDP takes ownership of it, and returning one twice frees it twice.

@@ -4,7 +4,7 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting import joint
@@ -27,6 +27,8 @@ _REMEDY: Final = (
     "a subsampled_gaussian behind stages of one log (with sampling_probability=1 it is OpenDP's Gaussian mechanism), or"
     " a composition of such; compose others with dp.c.make_composition"
 )
+
+T = TypeVar("T")
 
 
 def make_composition(
@@ -99,11 +101,11 @@ def _composition_of_noise(members: Sequence[dp.Measurement], view: View) -> dp.M
         designs = tuple(stated._replace(view=view) for stated in designs)
     behind_count = influence_space(metric) is not None
 
-    def function(data: object) -> list[Any]:
+    def function(data: object) -> object:
         given = as_array(data, domain)
         whole, name = iter(wholes), secrets.token_hex(16)
 
-        def label(release: object) -> Any:
+        def label(release: object) -> object:
             if not isinstance(release, Release):
                 return release
             if wholes and (part := next(whole)) and release.statement is not None:
@@ -111,7 +113,7 @@ def _composition_of_noise(members: Sequence[dp.Measurement], view: View) -> dp.M
             # Behind a count, all of it is of one invocation; on a log, each member has counted for itself.
             return replace(release, composition=name, invocation=name if behind_count else release.invocation)
 
-        return list(_map_nested([member(given) for member in members], label))
+        return _map_nested([member(given) for member in members], label)
 
     composition = Mechanism(loss, lambda factor: _composition(members, factor, view), designs, foreign)
     return measurement_of(domain, metric, view, function, composition)
@@ -128,7 +130,7 @@ def _wholes(designs: Sequence[Design], view: View) -> list[Whole]:
     return [replace(first, number=number) for number in range(1, len(designs) + 1)]
 
 
-def _map_nested(answers: object, change: Callable[[object], object]) -> Any:
+def _map_nested(answers: object, change: Callable[[object], object]) -> object:
     """Return releases, in lists of any depth, with a change to each."""
     return [_map_nested(answer, change) for answer in answers] if isinstance(answers, list) else change(answers)
 
@@ -142,7 +144,7 @@ def then_composition(measurements: Sequence[dp.Measurement | Partial], **options
     return Partial(lambda domain, metric: make_composition(completed(measurements, domain, metric), **options))
 
 
-def completed(measurements: object, domain: dp.Domain, metric: dp.Metric) -> list[dp.Measurement]:
+def completed(measurements: Sequence[Any], domain: dp.Domain, metric: dp.Metric) -> list[dp.Measurement]:
     """Return measurements on a space, of which some may be partial constructors."""
     return [member(domain, metric) if isinstance(member, Partial) else member for member in _listed(measurements)]
 
@@ -195,7 +197,7 @@ def least_factor_at(measurements: Sequence[dp.Measurement], budget: Budget, d_in
     return factor if factor == 0 or budget.admits(loss_at(factor)) else calibrate(loss_at, budget, start=start)
 
 
-def _listed(measurements: object) -> list[Any]:
+def _listed(measurements: Sequence[T]) -> list[T]:
     if not isinstance(measurements, (list, tuple)):
         raise TypeError(f"measurements ({type(measurements).__name__}) must be a list of measurements: {_REMEDY}")
     if not measurements:
@@ -203,7 +205,7 @@ def _listed(measurements: object) -> list[Any]:
     return list(measurements)
 
 
-def _mechanisms(measurements: object) -> list[Mechanism]:
+def _mechanisms(measurements: Sequence[dp.Measurement]) -> list[Mechanism]:
     """Return what is known of each measurement of one space."""
     mechanisms, listed = [], _listed(measurements)
     for k, member in enumerate(listed):

@@ -20,9 +20,10 @@ from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
-from opendp.context import PartialChain
-from opendp.mod import LazyFrameDomain, OdometerQueryable, UnknownTypeException
+from numpy.typing import ArrayLike, NDArray
+from opendp.context import Chain, PartialChain
+from opendp.extras.polars import Bound, LazyFrameQuery
+from opendp.mod import LazyFrameDomain, Odometer, OdometerQueryable, UnknownTypeException
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.budget import Budget
@@ -32,6 +33,8 @@ from opendp_timeseries.design.reading import Source
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import (
+    Loss,
+    Losses,
     OpenQuery,
     Partial,
     as_measured,
@@ -45,7 +48,13 @@ from opendp_timeseries.plugin._opendp import (
 from opendp_timeseries.plugin.composition import completed, least_factor_at, make_composition
 from opendp_timeseries.plugin.lp_distance import make_lp_distance, moves_one_way
 from opendp_timeseries.plugin.mechanisms import mechanism_of, noise_part, spending_first
-from opendp_timeseries.plugin.spaces import descriptor, individuals_of, influence_space, keeps_individuals
+from opendp_timeseries.plugin.spaces import (
+    InfluenceSpace,
+    descriptor,
+    individuals_of,
+    influence_space,
+    keeps_individuals,
+)
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Whole
@@ -64,14 +73,13 @@ _MEASURE_OPTIONS: Final = frozenset({"output_measure", "failure_probability", "d
 _GENERAL: Final = frozenset({"identity", "user_measurement", "user_transformation"})
 _OF_FRAMES: Final = _GENERAL | {"private_lazyframe", "stable_lazyframe"}
 
-Loss = float | tuple[float, float]
 
 
 def _parts(name: str, parts: object) -> list[float]:
     return [1.0] * check.integer(name, parts, minimum=1, remedy="the number of releases")
 
 
-def _weights(name: str, weights: Any) -> list[float]:
+def _weights(name: str, weights: ArrayLike) -> list[float]:
     """Return the weights of a list, a tuple, an array or a series, which are public."""
     if np.ndim(weights) != 1:
         raise TypeError(f"{name} ({check.quote(weights)}) must be a list of weights, such as [3, 1]")
@@ -81,7 +89,7 @@ def _weights(name: str, weights: Any) -> list[float]:
     return listed
 
 
-def split_budget(loss: object, parts: Sequence[float], share: Fraction = _KEPT_BACK) -> list[Any]:
+def split_budget(loss: Loss, parts: Sequence[float], share: Fraction = _KEPT_BACK) -> Losses:
     """Split a privacy loss into shares whose sum, however it is rounded, is within it.
 
     :param loss: ρ or ε, or a pair (ρ, δ) or (ε, δ).
@@ -98,6 +106,10 @@ def split_budget(loss: object, parts: Sequence[float], share: Fraction = _KEPT_B
     return [down_fraction(divided * Fraction(part) / total) + 0.0 for part in parts]
 
 
+def _pair(loss: Loss) -> tuple[float, float]:
+    return loss if isinstance(loss, tuple) else (loss, 0.0)
+
+
 def _is_within(losses: Any, limits: object) -> bool:
     pairs = zip(losses, limits, strict=True) if isinstance(limits, tuple) else [(losses, limits)]
     return all(part <= limit for part, limit in pairs)
@@ -110,10 +122,10 @@ def _exact_sum(spent: float, loss: float) -> Fraction | float:
 
 def compositor(
     data: object,
-    privacy_unit: tuple[dp.Metric, Any],
-    privacy_loss: tuple[dp.Measure, object],
+    privacy_unit: tuple[dp.Metric, float | Sequence[Bound]],
+    privacy_loss: tuple[dp.Measure, Loss],
     split_evenly_over: int | None = None,
-    split_by_weights: Sequence[float] | NDArray[Any] | None = None,
+    split_by_weights: Sequence[float] | NDArray[np.floating] | None = None,
     domain: dp.Domain | None = None,
     margins: Sequence[object] | Mapping[object, Any] | None = None,
 ) -> Context:
@@ -163,8 +175,10 @@ def compositor(
     if not isinstance(domain, dp.Domain):
         raise TypeError(f"domain ({check.quote(domain)}) must be a domain, {example}")
     if isinstance(margins, Mapping):
-        said = 'Margin dicts should be replaced with lists, with the key supplied as the "by" kwarg'  # OpenDP's words
-        warnings.warn(said, DeprecationWarning, stacklevel=2)
+        warning = (
+            'Margin dicts should be replaced with lists, with the key supplied as the "by" kwarg'  # OpenDP's words
+        )
+        warnings.warn(warning, DeprecationWarning, stacklevel=2)
         margins = [replace(margin, by=by) for by, margin in margins.items()]
     for margin in margins or ():
         domain = dp.with_margin(domain, margin)
@@ -177,7 +191,7 @@ def compositor(
         _answering(budget.accountant, data, domain),
         d_in=d_in,
         d_mids=budget.shares,
-        d_out=budget.most,
+        d_out=budget.limit,
     )
     with contextlib.suppress(ValueError):  # no bound on the whole log: no count of this package fits
         people = individuals_of(d_in)
@@ -188,18 +202,19 @@ def compositor(
     return context
 
 
-def _answering(accountant: Any, data: object, domain: dp.Domain) -> Any:
+def _answering(accountant: dp.Measurement | Odometer, data: object, domain: dp.Domain) -> dp.Queryable:
     """Return the queryable of an accountant; of one number for many, say what is missing."""
     try:
-        return accountant(data)
+        answer: dp.Queryable = accountant(data)
     except TypeError as error:
         with contextlib.suppress(UnknownTypeException, dp.OpenDPException, TypeError):
             if dp.vector_domain(domain) == dp.domain_of(data, infer=True):
                 error.args = (f"{error}; To fix, wrap domain kwarg with dp.vector_domain()",)
         raise
+    return answer
 
 
-def _split_of(evenly: object, weights: object) -> list[float] | None:
+def _split_of(evenly: int | None, weights: Sequence[float] | NDArray[np.floating] | None) -> list[float] | None:
     """Return the weights of shares; None without a split."""
     if evenly is not None and weights is not None:
         raise ValueError("give one of split_evenly_over and split_by_weights, or neither")
@@ -209,22 +224,22 @@ def _split_of(evenly: object, weights: object) -> list[float] | None:
 
 
 class _Account(NamedTuple):
-    """An accountant of OpenDP's, with its shares, or its most; and the whole of which its releases are a part."""
+    """An accountant of OpenDP's, with its shares, or its limit; and the whole of which its releases are a part."""
 
-    accountant: Any
-    shares: Any
-    most: Any
+    accountant: dp.Measurement | Odometer
+    shares: Losses | None
+    limit: Loss | None
     whole: Whole | None
 
 
 def _account(
-    domain: dp.Domain, metric: dp.Metric, d_in: object, measure: dp.Measure, d_out: Any, parts: list[float] | None
+    domain: dp.Domain, metric: dp.Metric, d_in: object, measure: dp.Measure, d_out: Loss, parts: list[float] | None
 ) -> _Account:
     name, has_delta = loss_form(measure)
     bounded_by, bounded = None, d_out not in _UNBOUNDED
     if bounded and (name == "rho" or (name and has_delta)):
-        pair, kind = d_out if has_delta else (d_out, 0.0), CONCENTRATED if name == "rho" else APPROXIMATE
-        bounded_by = Whole(kind="context", loss=pair, measure=kind, parts=None if parts is None else len(parts))
+        kind = CONCENTRATED if name == "rho" else APPROXIMATE
+        bounded_by = Whole(kind="context", loss=_pair(d_out), measure=kind, parts=None if parts is None else len(parts))
     if parts is not None:
         # OpenDP adds up with rounding: where that exceeds the whole, a little of it is kept back.
         for share_out in (Fraction(1), _KEPT_BACK):
@@ -253,7 +268,7 @@ class Context(dp.Context):
     #: For a nested Context behind a count, the name of the count's invocation, which all of its queries share.
     invocation: str | None = None
 
-    def __call__(self, query: object) -> Any:
+    def __call__(self, query: dp.Measurement) -> object:
         """Answer a query: spend its share first, and post-process the noisy values only then.
 
         A release says for which distance its guarantee is, and of which Context it is a part.
@@ -264,7 +279,7 @@ class Context(dp.Context):
         answer = self._with_whole(spending_first(super().__call__(noise), self.queryable), noise, number)
         return answer if then is None else then(answer)
 
-    def _check_left(self, measurement: Any) -> None:
+    def _check_left(self, measurement: dp.Measurement) -> None:
         """Refuse what a filter has no room for: OpenDP would answer no later query, or say that pairs have no order."""
         limit: object = self.d_out
         if not (isinstance(self.queryable, OdometerQueryable) and isinstance(limit, float | int | tuple)):
@@ -278,7 +293,7 @@ class Context(dp.Context):
                 " for less"
             )
 
-    def _with_whole(self, answer: Any, measurement: Any, number: int) -> Any:
+    def _with_whole(self, answer: object, measurement: dp.Measurement, number: int) -> object:
         """Return releases that say for whom and of what whole they are; anything else as it is."""
         if isinstance(answer, list):
             return [self._with_whole(release, measurement, number) for release in answer]
@@ -293,13 +308,14 @@ class Context(dp.Context):
             whole = replace(self.whole, number=number) if self.numbered else self.whole
         elif whole is not None and distance > 1:  # it says what is lost at a distance of 1
             mechanism = mechanism_of(measurement) if whole.kind == "composition" else None
-            whole = mechanism and replace(whole, loss=statement.view.points(mechanism.loss(distance))[0])
+            points = None if mechanism is None else statement.view.points(mechanism.loss(distance))
+            whole = None if points is None else replace(whole, loss=points[0])
         return replace(answer, statement=replace(statement, distance=distance, whole=whole, loss=()))
 
-    def query(self, **kwargs: object) -> Any:
+    def query(self, **kwargs: object) -> Query | LazyFrameQuery:
         """Start a query on the next share; of a Polars LazyFrame, OpenDP's own, which knows no plugins."""
         query = super().query(**kwargs)
-        return _exact(query) if type(query) is dp.Query else query
+        return query if isinstance(query, LazyFrameQuery) else _exact(query)
 
     def log_query(self, rows: object = None, **kwargs: object) -> Query:
         """Start a query on the next share whose data are an event log: of a LazyFrame too.
@@ -308,22 +324,22 @@ class Context(dp.Context):
             is public; a release says nothing of it.
         :param kwargs: as of ``query()``.
         """
-        query: Any = _exact(super().query(**kwargs))
+        query = _exact(super().query(**kwargs))
         if rows is None:
-            return cast("Query", query)
+            return query
         domain = query._space()[0]
         if not isinstance(domain, LazyFrameDomain):
             raise TypeError(f"rows are for a LazyFrame, not for {domain}; leave out the others before the log is given")
         of_rows = query.stable_lazyframe(empty_frame(domain).filter(rows))
-        if not keeps_individuals(of_rows.chain):
+        if not keeps_individuals(cast(dp.Transformation, of_rows.chain)):
             raise ValueError(
                 f"rows must be left out with {query._space()[1]}, of which 1 may be two individuals behind them, so"
                 " that releases could not state their guarantee; use dp.symmetric_id_distance(…), or filter before"
             )
-        return cast("Query", of_rows)
+        return of_rows
 
 
-def _exact(query: object) -> Query:
+def _exact(query: dp.Query | LazyFrameQuery) -> Query:
     return Query(*parts_of(query))
 
 
@@ -333,7 +349,7 @@ def _cast(noise: str, domain: dp.Domain, metric: dp.Metric) -> dp.Transformation
         return dp.t.make_identity(domain, metric)
     space = vector_space(domain)
     if noise == "noisy_max":
-        one_way = moves_one_way(cast(Any, influence_space(metric)))
+        one_way = moves_one_way(cast(InfluenceSpace, influence_space(metric)))
         T = "f64" if space.atom.startswith("f") else "i64"
         return make_lp_distance(domain, metric, dp.linf_distance(T=T, monotonic=one_way))
     if space.size == 1:
@@ -354,10 +370,10 @@ def _not_of_logs(what: str, name: str, frame: bool) -> str:
 class Query(OpenQuery):
     """An OpenDP query in which a subsampled Gaussian spends the query's share, and not less."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Callable[..., Query]:
         """Return what adds the stage of this name: of this package, or of OpenDP where it takes these data."""
         if name.startswith("_"):
-            return super().__getattr__(name)
+            return cast(Callable[..., Query], super().__getattr__(name))  # which raises
         name = registered(name)
         space = self.chain if isinstance(self.chain, tuple) else getattr(self.chain, "output_space", [None])
         domain = space[0]
@@ -365,25 +381,26 @@ class Query(OpenQuery):
         of_logs = frame or descriptor(domain, Source) is not None
         if of_logs and maker is None:
             raise AttributeError(_not_of_logs(f"{name!r}", name, frame))
-        make: Callable[..., Any] = super().__getattr__(name)
+        make = cast(Callable[..., Query], super().__getattr__(name))
 
         def stage(*args: object, **options: object) -> Query:
             if of_logs and str(maker).startswith("opendp.") and name not in (_OF_FRAMES if frame else _GENERAL):
                 raise TypeError(_not_of_logs(f"{name}() is OpenDP's, and", name, frame))
-            query: Query = make(*args, **options)
+            query = make(*args, **options)
             query.chain = self._in_budget(query.chain)
             return query
 
         return stage
 
-    def _in_budget(self, chain: Any) -> Any:
+    def _in_budget(self, chain: Chain) -> Chain:
         """Return a measurement in pure ε as one in ρ for a budget in (ρ, δ), a conversion that OpenDP leaves out."""
         if loss_form(self.output_measure) != ("rho", True):
             return chain
         if isinstance(chain, PartialChain):
             return PartialChain(lambda parameter: self._in_budget(chain(parameter)))
-        pure = isinstance(chain, dp.Measurement) and chain.output_measure == dp.max_divergence()
-        return dp.c.make_pureDP_to_zCDP(chain) if pure else chain
+        if isinstance(chain, dp.Measurement) and chain.output_measure == dp.max_divergence():
+            return dp.c.make_pureDP_to_zCDP(chain)
+        return chain
 
     def laplace(self, *args: object, **options: object) -> Query:
         """Add OpenDP's Laplace noise, with the scale that spends this query's share if none is given.
@@ -422,7 +439,7 @@ class Query(OpenQuery):
         )
 
     def _native(self, noise: str, *args: object, **options: object) -> Query:
-        chain: object = self.chain
+        chain = self.chain
         query = self
         space = chain if isinstance(chain, tuple) else getattr(chain, "output_space", None)
         if isinstance(chain, PartialChain):
@@ -432,10 +449,9 @@ class Query(OpenQuery):
             if noise == "gaussian" and vector_space(space[0]).atom == "f64":
                 options = {"k": _NATIVE_EXPONENT} | options
             query = self.new_with(chain=cast_to if isinstance(chain, tuple) else chain >> cast_to)
-        made: Query = query.__getattr__(noise)(*args, **options)
-        return made
+        return query.__getattr__(noise)(*args, **options)
 
-    def new_with(self, *, chain: Any, wrap_release: object = None) -> Query:
+    def new_with(self, *, chain: Chain, wrap_release: Callable[[dp.Queryable], object] | None = None) -> Query:
         """Return this query with another chain."""
         release = self.wrap_release if wrap_release is None else wrap_release
         return Query(chain, self.output_measure, self.d_in, self.d_out, self.context, release)
@@ -443,8 +459,8 @@ class Query(OpenQuery):
     def compositor(
         self,
         split_evenly_over: int | None = None,
-        split_by_weights: Sequence[float] | NDArray[Any] | None = None,
-        d_out: Any = None,
+        split_by_weights: Sequence[float] | NDArray[np.floating] | None = None,
+        d_out: Loss | None = None,
         output_measure: dp.Measure | None = None,
         alpha: float | None = None,
     ) -> Query:
@@ -457,7 +473,7 @@ class Query(OpenQuery):
         :param alpha: share of δ that a budget in (ρ, δ) has as its δ, if that of this query is in (ε, δ).
         :raises ValueError: if this query has no share, or a stage lacks a parameter.
         """
-        chain: object = self.chain
+        chain = self.chain
         if isinstance(chain, PartialChain):
             raise ValueError("a stage before the compositor lacks a parameter; give it: only scales are searched for")
         parts, share = _split_of(split_evenly_over, split_by_weights), self.d_out if d_out is None else d_out
@@ -475,7 +491,7 @@ class Query(OpenQuery):
         account = _account(domain, metric, d_in, measure, share, parts)
         accountant = account.accountant if isinstance(chain, tuple) else chain >> account.accountant
 
-        def nested(queryable: Any) -> Context:
+        def nested(queryable: dp.Queryable) -> Context:
             context = Context(accountant, queryable, d_in, account.shares, share, (domain, metric))
             context.whole = context.budget = account.whole
             if isinstance(outer, Context):
@@ -489,7 +505,7 @@ class Query(OpenQuery):
 
         return self.new_with(chain=accountant, wrap_release=nested)
 
-    def subsampled_gaussian(self, *args: object, **options: Any) -> Any:
+    def subsampled_gaussian(self, *args: object, **options: Any) -> Query:
         """Add the subsampled Gaussian within this query's share, see :func:`.make_subsampled_gaussian`.
 
         If you leave out the scale, the least is found. If you leave out the view of the loss, it is that of the budget:
@@ -505,11 +521,10 @@ class Query(OpenQuery):
         scale = least_scale_at(*self._space(), budget, probability, options.get("sampling", "poisson"))
         if scale == 0:
             raise ValueError(f"sampling_probability ({probability}) keeps no step, or nobody is counted at all")
-        query: Any = make(scale, **options)
-        query.chain.param = scale
-        return query
+        query = make(scale, **options)
+        return query._with_param(scale)
 
-    def private_series(self, grid: TimeGrid, **options: object) -> Any:
+    def private_series(self, grid: TimeGrid, **options: object) -> Query:
         """Release a series of counts within this query's share, with no cap to choose: :func:`.make_private_series`.
 
         :param grid: the public grid of time steps.
@@ -520,10 +535,12 @@ class Query(OpenQuery):
             raise TypeError(f"{' and '.join(given)} must be left out: the query takes its own share of the budget")
         if options.get("participation_cap") is not None:
             raise TypeError("participation_cap must be left out: a private series has none; or use participation_count")
-        count: Query = self.__getattr__("participation_count")(grid, **options)
+        count = self.__getattr__("participation_count")(grid, **options)
         return count.subsampled_gaussian(sampling_probability=1.0)
 
-    def composition(self, measurements: Sequence[object], *, factor: float | None = None, **options: Any) -> Query:
+    def composition(
+        self, measurements: Sequence[dp.Measurement | Partial], *, factor: float | None = None, **options: Any
+    ) -> Query:
         """Make several releases as one query, within its share of the budget: see :func:`.make_composition`.
 
         The view of the loss is chosen as in :meth:`subsampled_gaussian`.
@@ -533,7 +550,7 @@ class Query(OpenQuery):
             is found that keeps all releases together within the share.
         :raises ValueError: for a budget in ε without δ, a sample without δ, or a share that is spent.
         """
-        chain: object = self.chain
+        chain = self.chain
         if isinstance(chain, PartialChain):
             raise ValueError("a stage before the composition lacks a parameter; give it: only scales are searched for")
         domain, metric, d_in = self._space()
@@ -542,16 +559,22 @@ class Query(OpenQuery):
             factor = least_factor_at(members, budget, d_in)
             if factor == 0:
                 raise ValueError("no measurement keeps a step, or nobody is counted: nothing would be released")
-        made = make_composition(members, factor=1.0 if factor is None else factor, **options)
-        query = self.new_with(chain=made if isinstance(chain, tuple) else chain >> made)
-        query.chain.param = factor
-        return query
+        composition = make_composition(members, factor=1.0 if factor is None else factor, **options)
+        query = self.new_with(chain=composition if isinstance(chain, tuple) else chain >> composition)
+        return query._with_param(factor)
+
+    def _with_param(self, param: float | None) -> Query:
+        """Return this query, with the parameter that was searched for."""
+        chain: Any = self.chain
+        chain.param = param
+        return self
 
     def _space(self) -> tuple[dp.Domain, dp.Metric, Any]:
         """Return the domain, the metric and the distance behind the stages so far."""
-        chain: Any = self.chain
+        chain = self.chain
         if isinstance(chain, tuple):
             return *chain, self.d_in
+        assert not isinstance(chain, PartialChain)  # which is refused before
         return *chain.output_space, chain.map(self.d_in)
 
     def _in_share(self, options: dict[str, object]) -> Budget | None:
@@ -564,13 +587,13 @@ class Query(OpenQuery):
                 f"a budget in {self.output_measure} leaves no room for Gaussian noise, which always has some δ; give"
                 " the Context dp.loss_of(epsilon=…, delta=…), or ρ"
             )
-        share: Any = self.d_out
+        share = self.d_out
         if share is None and (name, has_delta) == ("rho", False):
             options["output_measure"] = dp.zero_concentrated_divergence()
             return None
         if share is None:
             raise ValueError(f"this query has no share of δ; {_NO_SHARE}, or its own delta= or failure_probability=")
-        first, delta = share if has_delta else (share, 0.0)
+        first, delta = _pair(share)
         if not first > 0 or not 0 <= delta < 1 or (name == "epsilon" and delta == 0):
             both = f"({first!r}, {delta!r}) must be above 0 in both" if has_delta else f"({first!r}) must be above 0"
             if delta >= 1:
@@ -583,9 +606,11 @@ class Query(OpenQuery):
         options.update(view)
         return Budget(rho=first, delta=delta)
 
-    def resolve(self, allow_transformations: bool = False, bounds: Any = None, T: object = None) -> Any:
+    def resolve(
+        self, allow_transformations: bool = False, bounds: tuple[float, float] | None = None, T: object = None
+    ) -> dp.Measurement | dp.Transformation:
         """Return the measurement, after a check that its loss fits the share."""
-        chain: Any = self.chain
+        chain = self.chain
         if isinstance(chain, tuple):
             counts = "individual_count(), or participation_count(grid, participation_cap=…), and noise"
             raise ValueError(f"this query asks nothing yet; go on with private_series(grid), or with {counts}")
@@ -599,13 +624,12 @@ class Query(OpenQuery):
         if isinstance(chain, PartialChain):
             if self.d_out is None:
                 raise ValueError(f"this query has no share to find a parameter for; {_NO_SHARE}, or the parameter")
-            d_in, share = cast(Any, (self.d_in, self.d_out))
-            chain = chain.fix(d_in, share, self.output_measure, bounds=bounds, T=T)
-        resolved: Any = dp.Query.resolve(self.new_with(chain=chain))
+            chain = chain.fix(self.d_in, self.d_out, self.output_measure, bounds=bounds, T=T)
+        resolved = dp.Query.resolve(self.new_with(chain=chain))
         if chain is self.chain:  # nothing was searched for: the noise is given
             self._check_share(resolved, at_any_scale=False)
         if hasattr(chain, "param"):  # OpenDP loses it where it converts the measure
-            resolved.param = chain.param
+            resolved.param = chain.param  # type: ignore[union-attr]
         return resolved
 
     def _check_share(self, measurement: object, *, at_any_scale: bool) -> None:

@@ -1,8 +1,9 @@
 """Conversions of a measurement's loss that OpenDP 0.16 lacks (docs/proofs/conversions.md)."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting import conversions
@@ -10,6 +11,9 @@ from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import privacy_profile
 from opendp_timeseries.plugin.mechanisms import PackageMap, noise_part
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
 def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa: N802 (OpenDP's way to name conversions)
@@ -31,10 +35,10 @@ def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa
     """
     _check_measure(measurement, dp.zero_concentrated_divergence())
 
-    def privacy_map(d_in: object) -> Any:
+    def privacy_map(d_in: object) -> Callable[[float], float]:
         rho = measurement.map(d_in)
 
-        def divergence(alpha: Any) -> float:
+        def divergence(alpha: float) -> float:
             check.real("alpha", alpha, above=1.0)
             return rho if rho in (0, math.inf) else up_fraction(Fraction(rho) * Fraction(alpha))
 
@@ -54,7 +58,7 @@ def make_renyiDP_to_approxDP(measurement: dp.Measurement) -> dp.Measurement:  # 
     """
     _check_measure(measurement, dp.renyi_divergence())
 
-    def privacy_map(d_in: Any) -> Any:
+    def privacy_map(d_in: object) -> object:
         curve = measurement.map(d_in)
         return privacy_profile(lambda epsilon: conversions.delta_from_renyi(curve, epsilon))
 
@@ -63,7 +67,7 @@ def make_renyiDP_to_approxDP(measurement: dp.Measurement) -> dp.Measurement:  # 
 
 def privacy_loss_distribution(
     measurement: dp.Measurement, d_in: object = 1, *, discretization: float = 1e-3, tail: float = 1e-15
-) -> Any:
+) -> "PrivacyLossDistribution":
     """Return a privacy loss distribution for Google's ``dp_accounting`` that dominates a measurement.
 
     It composes with the distributions of other mechanisms. Its profile meets the measurement's at multiples of
@@ -98,10 +102,12 @@ def _check_measure(measurement: dp.Measurement, measure: dp.Measure) -> None:
         raise TypeError(f"output_measure ({output_measure}) of the measurement must be {measure}")
 
 
-def _with_loss(measurement: dp.Measurement, measure: dp.Measure, privacy_map: Any) -> dp.Measurement:
+def _with_loss(
+    measurement: dp.Measurement, measure: dp.Measure, privacy_map: Callable[[object], object]
+) -> dp.Measurement:
     noise, process = noise_part(measurement)
 
-    def function(arg: object) -> Any:
+    def function(arg: object) -> object:
         release = noise.invoke(arg)
         _refuse_queryables(release)
         return release
@@ -110,10 +116,10 @@ def _with_loss(measurement: dp.Measurement, measure: dp.Measure, privacy_map: An
     return converted if process is None else converted >> process
 
 
-def _refuse_queryables(release: Any) -> None:
+def _refuse_queryables(release: object) -> None:
     # The conversions are of divergences between two laws of a release. What an analyst may still ask has no such law.
     if isinstance(release, dp.Queryable):
         raise TypeError("an interactive measurement cannot be converted; convert each measurement that it is asked")
-    parts = release.values() if isinstance(release, dict) else release
-    for part in parts if isinstance(release, (dict, list, tuple)) else ():
-        _refuse_queryables(part)
+    if isinstance(release, (dict, list, tuple)):
+        for part in release.values() if isinstance(release, dict) else release:
+            _refuse_queryables(part)

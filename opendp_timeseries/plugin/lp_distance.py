@@ -1,8 +1,9 @@
 """From the influence metric to OpenDP's own distances, and so to its own noise (docs/proofs/foundations.md)."""
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
@@ -77,14 +78,14 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
         remedy = f"give the count {remedy}; or use Gaussian noise and"
         raise ValueError(f"output_metric ({output_metric}) {problem}; {remedy} dp.l2_distance(T=float)")
 
-    def stability_map(d_in: object) -> Any:
+    def stability_map(d_in: object) -> float:
         influence = as_influence(d_in)
         distance = _OF_INFLUENCE[name](influence)
         if one_way and influence.individuals > 1:  # one may be added, and another one removed
             distance = math.inf
         return distance if number == "f64" else whole_distance(distance, number)
 
-    def function(values: Any) -> Any:
+    def function(values: Sequence[float]) -> Sequence[float] | float:
         return values[0] if name == "absolute" else values
 
     floats = space.atom.startswith("f")

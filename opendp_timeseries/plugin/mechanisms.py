@@ -22,6 +22,8 @@ from opendp_timeseries.release.statement import Statement, Whole
 
 #: A domain and a metric.
 Space = tuple[dp.Domain, dp.Metric]
+#: Post-processing of an answer.
+Process = Callable[[object], object]
 
 
 class StatedDesign(NamedTuple):
@@ -60,7 +62,7 @@ class PackageMap:
 
 
 def transformation(
-    space: Space, output_space: Space, function: Callable[[object], object], stability_map: Callable[[Any], object]
+    space: Space, output_space: Space, function: Callable[[Any], object], stability_map: Callable[[Any], object]
 ) -> dp.Transformation:
     """Return a transformation that is known to be of this package.
 
@@ -142,7 +144,7 @@ def statement_of(design: Design, view: View, whole: Whole | None) -> tuple[Desig
     return design, None if None in parts else Statement(view=view, whole=whole)
 
 
-def noise_part(measurement: object) -> tuple[Any, Callable[[Any], Any] | None]:
+def noise_part(measurement: dp.Measurement) -> tuple[dp.Measurement, Process | None]:
     """Return what adds noise, and what is done with its answer afterwards, if anything is.
 
     Whoever keeps an account spends between the two: what sees the noisy values may raise, once it has seen them.
@@ -164,13 +166,13 @@ def noise_part(measurement: object) -> tuple[Any, Callable[[Any], Any] | None]:
     return getattr(dp.c, call.constructor)(**{**call.arguments, name: noise}), before
 
 
-def noise_parts(measurements: Sequence[object]) -> tuple[list[Any], Callable[[Any], Any] | None]:
+def noise_parts(measurements: Sequence[dp.Measurement]) -> tuple[list[dp.Measurement], Process | None]:
     """Return what adds noise in each of several measurements, and what is done with the list of their answers."""
     noises, after = zip(*map(noise_part, measurements), strict=True)
     if all(step is None for step in after):
         return list(measurements), None
 
-    def process(answers: Any) -> list[Any]:
+    def process(answers: Any) -> list[object]:
         return [answer if step is None else step(answer) for answer, step in zip(answers, after, strict=True)]
 
     return list(noises), process
@@ -179,28 +181,30 @@ def noise_parts(measurements: Sequence[object]) -> tuple[list[Any], Callable[[An
 class _Queryable(dp.Queryable):
     """A queryable that spends before what processes an answer has seen it."""
 
-    def __call__(self, query: object) -> Any:
+    def __call__(self, query: object) -> object:
         return _spend_first(self, super().__call__, query)
 
 
 class _OdometerQueryable(OdometerQueryable):
     """A queryable of an odometer or a filter that spends before what processes an answer has seen it."""
 
-    def __call__(self, query: object) -> Any:
+    def __call__(self, query: object) -> object:
         return _spend_first(self, super().__call__, query)
 
-    def invoke(self, query: object) -> Any:
+    def invoke(self, query: object) -> object:
         """Answer a query."""
         return self(query)
 
 
-def _spend_first(queryable: object, ask: Callable[[object], object], query: object) -> Any:
-    noise, process = noise_part(query) if isinstance(query, dp.Measurement) else (query, None)
+def _spend_first(queryable: object, ask: Callable[[object], object], query: object) -> object:
+    if not isinstance(query, dp.Measurement):
+        return spending_first(ask(query), queryable)
+    noise, process = noise_part(query)
     answer = spending_first(ask(noise), queryable)
     return answer if process is None else process(answer)
 
 
-def spending_first(answer: object, parent: object) -> Any:
+def spending_first(answer: object, parent: object) -> object:
     """Return an answer; of a queryable, one that spends before what processes its answers has seen them.
 
     It notes which one has answered with it: OpenDP notes a pointer, which leads nowhere.
@@ -231,8 +235,9 @@ def mechanism_of(measurement: dp.Measurement) -> Mechanism | None:
     def loss(d_in: object) -> PrivacyLoss:
         return inner.loss(d_in if before is None else before.map(d_in))
 
-    def times(factor: float) -> Any:
-        return getattr(dp.c, call.constructor)(**{**call.arguments, name: inner.times(factor)})
+    def times(factor: float) -> dp.Measurement:
+        measurement: dp.Measurement = getattr(dp.c, call.constructor)(**{**call.arguments, name: inner.times(factor)})
+        return measurement
 
     foreign = inner.foreign or (None if before is None else foreign_stage(before))
     return Mechanism(loss, times, None if call.constructor == "make_chain_pm" else inner.designs, foreign)

@@ -222,7 +222,7 @@ def counted(input_domain: dp.Domain, input_metric: dp.Metric, count: Count) -> d
     check_readable(count.reading, input_domain)
     bits = count.resolution_bits
 
-    def function(table: object) -> NDArray[Any]:
+    def function(table: object) -> NDArray[np.int64 | np.float64]:
         counts = count.add_up(engine_of(table).count(table, count, fresh_key()))  # in units of 2**-bits
         if bits == 0:
             return counts
@@ -237,7 +237,9 @@ def fresh_key() -> bytes:
     return secrets.token_bytes(16)
 
 
-def count_transformation(space: Space, function: Callable[[Any], NDArray[Any]], count: Count) -> dp.Transformation:
+def count_transformation(
+    space: Space, function: Callable[[object], NDArray[np.int64 | np.float64]], count: Count
+) -> dp.Transformation:
     """Wrap a function that returns counts, with the stability map of its caps (docs/proofs/counts.md).
 
     The function must let one individual change no more than the caps allow, in steps that are ``gap`` apart.

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 import numpy as np
 from opendp.extras.polars import Bound
@@ -32,6 +32,7 @@ from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.identifiers import key_numbers
 from opendp_timeseries.counting.tables import read_positions
+from opendp_timeseries.design.groups import Key
 from opendp_timeseries.design.reading import Keys, Reading, Source, panel_of
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.unit import Unit
@@ -243,6 +244,14 @@ def check_member(domain: dp.Domain, log: object, readings: Iterable[Reading] = (
         raise TypeError(f"log ({type(log).__name__}) must be a member of {domain}")
 
 
+class LogFields(TypedDict):
+    """Fields of a :class:`.Reading` that its log decides."""
+
+    source: Source
+    panel: tuple[Key, ...] | None
+    unit: Unit
+
+
 def log_of(
     input_domain: dp.Domain,
     input_metric: dp.Metric,
@@ -253,7 +262,7 @@ def log_of(
     value: str | None = None,
     timed: bool = True,
     periods: bool = False,
-) -> dict[str, Any]:
+) -> LogFields:
     """Return what a :class:`.Reading` says of a log: which columns are read, for which keys, and the unit of privacy.
 
     :param time: name of the column of event times, of a LazyFrame only.
@@ -285,7 +294,7 @@ def log_of(
                 " dp.symmetric_distance() or dp.change_one_distance()"
             )
         source = replace(log, time=log.time if timed else None, by=by, value=value)
-    return {"source": source, "panel": panel, "unit": unit}
+    return LogFields(source=source, panel=panel, unit=unit)
 
 
 def check_readable(reading: Reading, input_domain: dp.Domain) -> None:
@@ -297,7 +306,7 @@ def check_readable(reading: Reading, input_domain: dp.Domain) -> None:
 
 def _of_frame(input_metric: dp.Metric) -> tuple[str, Unit]:
     """Return the column of a LazyFrame that identifies individuals, and what distances count."""
-    metric: Any = input_metric.inner_metric if isinstance(input_metric, FrameDistance) else input_metric
+    metric = input_metric.inner_metric if isinstance(input_metric, FrameDistance) else input_metric
     unit = next((unit for kind, unit in _OF_FRAMES.items() if isinstance(metric, kind)), None)
     if unit is None:
         raise TypeError(
@@ -312,7 +321,7 @@ def _of_frame(input_metric: dp.Metric) -> tuple[str, Unit]:
     return str(expression.meta.output_name()), unit
 
 
-def individuals_of(d_in: object) -> Any:
+def individuals_of(d_in: object) -> object:
     """Return how many individuals a distance between frames is: of bounds, that of the whole log."""
     if not isinstance(d_in, list):
         return d_in

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +68,7 @@ def _after_rounding(influence: Influence, size: int, step: float) -> Influence:
     return Influence(l0=size, l2=l2, linf=l2)
 
 
-def sampling_threshold(sampling_probability: Any) -> tuple[int, float]:
+def sampling_threshold(sampling_probability: float) -> tuple[int, float]:
     """Return the number below which 53 random bits keep a step, and the probability that they do, exactly."""
     given = check.required("sampling_probability", sampling_probability, "the share of steps to keep, such as 0.1")
     probability = Sampling(probability=given).probability
@@ -99,7 +99,7 @@ class Sample(NamedTuple):
     draw: Callable[[], NDArray[np.int64]]
 
 
-def sample_of(sampling_probability: Any, sampling: Any, size: int) -> Sample:
+def sample_of(sampling_probability: float, sampling: str, size: int) -> Sample:
     """Return how ``size`` steps are sampled."""
     threshold, _ = sampling_threshold(sampling_probability)
     drawn_by = Sampling.of(sampling_probability, sampling)
@@ -125,7 +125,7 @@ def _add_noise(values: NDArray[np.float64], scale: float, exponent: int) -> NDAr
         return np.concatenate(list(pool.map(noised, chunks)))
 
 
-def _on_grid(values: NDArray[Any], resolution_bits: int | None) -> NDArray[np.float64]:
+def _on_grid(values: NDArray[np.int64 | np.float64], resolution_bits: int | None) -> NDArray[np.float64]:
     """Values as float64, exact multiples of the grid. Clamping and rounding change no member of the domain."""
     signal = np.nan_to_num(np.asarray(values).astype(np.float64))
     if resolution_bits is None:
@@ -232,7 +232,7 @@ def measurement_of(
 ) -> dp.Measurement:
     """Return a measurement of which it is known how it was made, whose map states a view of its loss."""
 
-    def privacy_map(d_in: object) -> Any:
+    def privacy_map(d_in: object) -> object:
         loss = mechanism.loss(d_in)
         if view.measure == RENYI:
             return loss.renyi

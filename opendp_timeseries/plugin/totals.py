@@ -1,11 +1,10 @@
 """Add up the series of a panel, such as those of stations to totals of districts and a city (docs/proofs/totals.md)."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.design.groups import Groups
@@ -60,7 +59,7 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     # Counts are far below; so that every sum is exact, whatever the input.
     limit = 2 ** (53 - bits) // max(len(keys) for _, keys in tree.members)
 
-    def function(values: object) -> NDArray[Any]:
+    def function(values: ArrayLike) -> NDArray[np.int64 | np.float64]:
         counts = np.clip(np.nan_to_num(np.asarray(values, dtype=np.float64)), -limit, limit)
         sums = np.asarray(matrix @ counts.reshape(len(panel), steps)).ravel()
         return sums if bits else sums.astype(np.int64)
@@ -73,7 +72,7 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     return transformation((input_domain, input_metric), (domain, metric), function, stability_map)
 
 
-def _membership(tree: Groups, panel: tuple[str | int, ...]) -> Any:
+def _membership(tree: Groups, panel: tuple[str | int, ...]) -> scipy.sparse.csr_array:
     """Return one row per group, one column per series: 1 where the series is in the group."""
     places = {key: k for k, key in enumerate(panel)}
     columns = [places[key] for _, keys in tree.members for key in keys]
