@@ -18,9 +18,9 @@ from opendp_timeseries.release.documents import adaptivity_of, write_releases
 from opendp_timeseries.release.release import Release, software
 from opendp_timeseries.results import captions, frames
 from opendp_timeseries.results.digits import digits_for, digits_of, grouped, rounded
-from opendp_timeseries.results.frames import AnySeries
+from opendp_timeseries.results.frames import AnySeries, AnyTotals
 from opendp_timeseries.results.profiles import Profile, combined, differences, profiles_of
-from opendp_timeseries.results.totals import Totals, longer_steps
+from opendp_timeseries.results.totals import longer_steps
 from opendp_timeseries.smoothing.everybody import noise_of_few
 from opendp_timeseries.smoothing.hierarchy import is_joint
 
@@ -49,7 +49,7 @@ class Contents:
     level: float
     series: dict[str, AnySeries]  # by name: those beside the series, then the series itself
     groups: list[list[str]]  # names of those that belong together
-    totals: dict[str, Totals]  # of each series, by the same names; empty for none
+    totals: dict[str, AnyTotals]  # of each series, by the same names; empty for none
     in_all: dict[str, tuple[float, float]]  # sums of all steps, without forecasts, ± so much
     sums: list[str]  # sentences on what adds up
     protected: list[str]  # sentences on what is protected
@@ -325,7 +325,7 @@ def _sums(series: dict[str, AnySeries], groups: list[list[str]]) -> list[str]:
     return sentences
 
 
-def _before(series: AnySeries, sums: Totals, level: float) -> dict[str, tuple[float, float]]:
+def _before(series: AnySeries, sums: AnyTotals, level: float) -> dict[str, tuple[float, float]]:
     """Return how much more each period has than the same one a year before, where both are complete."""
     names, begins = periods_as_text(sums.grid), sums.grid.edges("local")[:-1].astype("M8[D]")
     is_complete = sums.complete & ~sums.is_forecast
@@ -346,7 +346,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2g}%" if share < 0.01 else f"{share:.0%}"
 
 
-def _compared(series: AnySeries, usual: dict[str, Profile], sums: Totals | None, level: float) -> list[str]:
+def _compared(series: AnySeries, usual: dict[str, Profile], sums: AnyTotals | None, level: float) -> list[str]:
     """Say which differences are beyond what the noise makes."""
     if series.error_covers not in captions.BANDED or series.is_mean:
         return []

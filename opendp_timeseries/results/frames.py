@@ -1,17 +1,145 @@
 """A series as a data frame of pandas (extra ``tables``) or Polars (extra ``polars``), on the clock of a zone."""
 
-from collections.abc import Sequence
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid, check_grid, extended, parse_zone
+from opendp_timeseries.release.release import Release
 
+Array = NDArray[np.float64]
 Columns = dict[str, Any]
-#: :class:`~opendp_timeseries.Series`, or its totals, whose modules import this one.
-AnySeries = Any
+
+
+class AnySeries(Protocol):
+    """What is shown of a :class:`~opendp_timeseries.Series`, whose module imports those that show it."""
+
+    @property
+    def values(self) -> Array:
+        """See :class:`~opendp_timeseries.Series`, as for all that follow."""
+
+    @property
+    def standard_error(self) -> Array:
+        """The standard error of each value."""
+
+    @property
+    def release(self) -> Release:
+        """What it was made from."""
+
+    @property
+    def sources(self) -> tuple[Release, ...]:
+        """All releases that it was made from, if they are several."""
+
+    @property
+    def parts(self) -> Sequence[AnySeries]:
+        """Of a panel, the series of each key."""
+
+    @property
+    def model(self) -> str:
+        """How it was made, in words."""
+
+    @property
+    def error_covers(self) -> str:
+        """What the standard error covers."""
+
+    @property
+    def covariance(self) -> Any:
+        """The covariance of the errors of all steps, if it is known."""
+
+    @property
+    def unfiltered(self) -> bool:
+        """Whether the values are of the counts before the filter of the release."""
+
+    @property
+    def levelled(self) -> bool:
+        """Whether the level is that of a total."""
+
+    @property
+    def converged(self) -> bool:
+        """Whether the fit converged."""
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether it is of means."""
+
+    @property
+    def events(self) -> Sequence[int]:
+        """Steps of single events."""
+
+    @property
+    def ahead(self) -> int:
+        """How many of the last steps are forecasts."""
+
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        """Which steps the release keeps."""
+
+    @property
+    def is_forecast(self) -> NDArray[np.bool_]:
+        """Which steps are forecasts."""
+
+    def __len__(self) -> int: ...
+
+    def by_key(self) -> Mapping[Hashable, AnySeries]:
+        """Return the series of each key of a panel."""
+
+    def interval(self, confidence_level: float = 0.9) -> tuple[Array, Array]:
+        """Return the ends of an interval around each value."""
+
+    def resample(
+        self,
+        step: str | int,
+        *,
+        groups: Mapping[Hashable, Iterable[Hashable]] | None = None,
+        grid: TimeGrid | None = None,
+    ) -> AnyTotals:
+        """Return the totals over longer steps."""
+
+
+class AnyTotals(Protocol):
+    """What is shown of totals over longer steps."""
+
+    @property
+    def series(self) -> AnySeries:
+        """See :class:`.Totals`, as for all that follow."""
+
+    @property
+    def values(self) -> Array:
+        """The totals."""
+
+    @property
+    def complete(self) -> NDArray[np.bool_]:
+        """Which of them lie wholly on the grid of the series."""
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """The first step of each."""
+
+    @property
+    def grid(self) -> TimeGrid:
+        """The grid of one row of totals."""
+
+    @property
+    def keys(self) -> tuple[Hashable, ...] | None:
+        """Of a panel, or the names of groups."""
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether standard errors are the most that they can be."""
+
+    @property
+    def is_forecast(self) -> NDArray[np.bool_]:
+        """Which of them have steps ahead."""
+
+    def __len__(self) -> int: ...
+
+    def interval(self, confidence_level: float = 0.9) -> tuple[Array, Array]:
+        """Return the ends of an interval around each total."""
 
 
 def known_interval(series: AnySeries, confidence_level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from opendp_timeseries import _validate as check
@@ -35,8 +36,8 @@ class _Quotients(errors.Estimates):
     :param bound: the largest that a quotient can be.
     """
 
-    sums: Any
-    numbers: Any
+    sums: errors.Estimates
+    numbers: errors.Estimates
     bound: int
 
     def interval(self, confidence_level: float = 0.9) -> tuple[Array, Array]:
@@ -174,12 +175,12 @@ def means(sums: Series, numbers: Series) -> Means:
     )
 
 
-def is_clear(numbers: Any) -> Any:
+def is_clear(numbers: errors.Estimates) -> NDArray[np.bool_]:
     """Return which numbers are clearly above nothing."""
     return numbers.values >= _CLEAR * numbers.standard_error
 
 
-def _quotients(sums: Any, numbers: Any, bound: int) -> tuple[Array, Array]:
+def _quotients(sums: errors.Estimates, numbers: errors.Estimates, bound: int) -> tuple[Array, Array]:
     """Return quotients and their standard errors: where the number may be nothing, that of all, of an unknown error."""
     clear = is_clear(numbers) & (numbers.values > 0)
     (above, of_above), (below, of_below) = _squares(sums), _squares(numbers)
@@ -189,11 +190,11 @@ def _quotients(sums: Any, numbers: Any, bound: int) -> tuple[Array, Array]:
         return values, np.where(clear, np.sqrt(of_above + values**2 * of_below) / below, np.nan)
 
 
-def _squares(series: Any) -> tuple[Array, Array]:
+def _squares(series: errors.Estimates) -> tuple[Array, Array]:
     return series.values, series.standard_error**2
 
 
-def _bound_of(sums: Any, numbers: Any) -> int:
+def _bound_of(sums: Series, numbers: Series) -> int:
     """Return the largest that a mean can be; refuse series that have none."""
     for name, series in {"sums": sums, "numbers": numbers}.items():
         if not isinstance(series, Series):
@@ -215,7 +216,7 @@ def _bound_of(sums: Any, numbers: Any) -> int:
     return int(count.reading.step_cap)
 
 
-def _kind(series: Series) -> Any:
+def _kind(series: Series) -> tuple[object, ...] | None:
     """Return what sums and numbers of one log have in common."""
     signal = series.release.design.signal
     if signal.count is None:

@@ -15,12 +15,13 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.results import captions
-from opendp_timeseries.results.frames import AnySeries, grid_of
+from opendp_timeseries.results.frames import AnySeries, AnyTotals, grid_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,6 +53,9 @@ _DATES: Final = 9
 _LINE_OF_WORDS: Final = 0.16
 #: By how this is placed, an axis shows whether it is one of Matplotlib's dates. It is no whole day or hour.
 _INSTANT: Final = np.datetime64("2001-02-03T04:05", "m")
+
+#: Keyword arguments of Matplotlib that say how a mark looks.
+Style = dict[str, Any]
 
 
 def plot(
@@ -149,14 +153,16 @@ def _plot_panel(
     figure.supylabel(
         wrapped(unit, _LABEL), y=0.5 + _height(caption) / height / 2, fontsize="medium", parse_math=False
     )  # beside the axes
-    under: dict[str, object] = {"fontsize": "small", "color": _WORDS, "multialignment": "left", "parse_math": False}
+    under: Style = {"fontsize": "small", "color": _WORDS, "multialignment": "left", "parse_math": False}
     figure.supxlabel(caption, x=0.01, ha="left", **under)
     right = min(columns, len(drawn)) - 1  # of the first row: its marks are those of all
     _name_marks(every[right], list(drawn.values())[right], confidence_level)
     return dict(zip(drawn, every, strict=False))
 
 
-def plot_totals(totals: Any, *, axes: Axes | None = None, unit: str = "count", confidence_level: float = 0.9) -> Axes:
+def plot_totals(
+    totals: AnyTotals, *, axes: Axes | None = None, unit: str = "count", confidence_level: float = 0.9
+) -> Axes:
     """Draw totals, each as wide as its step, with their intervals; see :meth:`.Totals.plot`.
 
     :raises ValueError: if they are of several keys.
@@ -178,7 +184,7 @@ def plot_totals(totals: Any, *, axes: Axes | None = None, unit: str = "count", c
     values, low, high = (np.append(row, row[-1]) for row in (totals.values, low, high))
     axes.fill_between(edges, low, high, step="post", color=_BAND, linewidth=0, label="band")
     length = len(totals) - int(np.count_nonzero(totals.is_forecast))
-    line: dict[str, Any] = {"color": BLUE, "linewidth": 1.2, "drawstyle": "steps-post"}
+    line: Style = {"color": BLUE, "linewidth": 1.2, "drawstyle": "steps-post"}
     axes.plot(edges[: length + 1], values[: length + 1], label="totals", **line)
     if length < len(totals):
         axes.plot(edges[length:], values[length:], label="forecast", linestyle="--", **line)
@@ -217,10 +223,10 @@ def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float
     points, instants = placed(points), placed(instants)
     # Many dots are a cloud, behind the line; few are points, each to be seen.
     is_sparse = len(points) <= _FEW
-    bars: dict[str, Any] = {"color": "0.7", "linewidth": 0.8, "label": "error bars", "rasterized": not is_sparse}
+    bars: Style = {"color": "0.7", "linewidth": 0.8, "label": "error bars", "rasterized": not is_sparse}
     visible = _visible_steps(values, low, high)
     if series.error_covers in captions.BANDED:
-        look: dict[str, Any] = {"color": _BAND, "linewidth": 0, "label": "band", "step": "post" if wide else None}
+        look: Style = {"color": _BAND, "linewidth": 0, "label": "band", "step": "post" if wide else None}
         axes.fill_between(instants[visible], low[visible], high[visible], **look)
     elif series.error_covers == "noise":
         axes.vlines(points, low[release.steps], high[release.steps], **bars)
@@ -228,7 +234,7 @@ def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float
     look["rasterized"] = not is_sparse  # or a vector drawing would hold every one of them
     if captions.draws_noisy(series):
         dotted = _clipped(series, confidence_level)
-        dots: dict[str, Any] = {"color": ORANGE, "linewidth": 0, "zorder": 2.5} | look
+        dots: Style = {"color": ORANGE, "linewidth": 0, "zorder": 2.5} | look
         above, below = dotted < release.values, dotted > release.values
         for marker, its in (("o", dotted == release.values), ("^", above), ("v", below)):
             if marker == "o" or np.any(its):
@@ -238,8 +244,8 @@ def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float
         at, transform = instants[list(series.events)], axes.get_xaxis_transform()
         axes.vlines(at, 0, 1, transform=transform, color=ORANGE, linestyle=":", linewidth=0.9, label="events")
     is_single = release.size == 1 and not wide  # no line, and no width from which Matplotlib could choose dates
-    style: dict[str, object] = {"drawstyle": "steps-post" if wide else "default", "marker": "_" if is_single else ""}
-    line: dict[str, Any] = {"color": BLUE, "linewidth": 1.2, "zorder": 3} | style
+    style: Style = {"drawstyle": "steps-post" if wide else "default", "marker": "_" if is_single else ""}
+    line: Style = {"color": BLUE, "linewidth": 1.2, "zorder": 3} | style
     length = len(series) - series.ahead
     if series.ahead:  # from the last step before it, so that the line has no gap
         dashed = visible[visible >= length - 1]
@@ -252,7 +258,7 @@ def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float
         axes.set_xlim(start - (end - start), end)
 
 
-def _visible_steps(*lines: Any) -> Any:
+def _visible_steps(*lines: NDArray[np.float64]) -> NDArray[np.intp]:
     """Return which steps make the lines look as all of them do: first, last, highest and lowest of each pixel."""
     size = len(lines[0])
     if size <= 4 * _PIXELS:
@@ -265,7 +271,7 @@ def _visible_steps(*lines: Any) -> Any:
     return np.unique(np.concatenate(positions))
 
 
-def _clipped(series: AnySeries, level: float) -> Any:
+def _clipped(series: AnySeries, level: float) -> NDArray[np.float64]:
     """Return noisy values, at an edge where they lie beyond it: they would press all else into a line."""
     band = series.interval(level) if series.error_covers in captions.BANDED else ()
     ends = np.concatenate([series.values, *band])
@@ -274,7 +280,7 @@ def _clipped(series: AnySeries, level: float) -> Any:
     return np.clip(series.release.values, low - room, high + room)
 
 
-def _places(axes: Axes, *, dated: bool) -> Callable[[Any], Any]:
+def _places(axes: Axes, *, dated: bool) -> Callable[[NDArray[np.generic]], NDArray[np.generic]]:
     """Return what turns instants, or step numbers, into what these axes place rightly; or refuse the axes."""
     axis = axes.xaxis
     converter = axis.get_converter() if hasattr(axis, "get_converter") else axis.converter
@@ -321,7 +327,7 @@ def style_axes(axes: Axes, grid: TimeGrid, columns: int = 1) -> None:
 
 def _name_marks(axes: Axes, series: AnySeries, level: float) -> None:
     """Write beside the last values what each mark is, from the top down, as near to it as the words have room."""
-    figure: Any = axes.figure.figure
+    figure = axes.figure.figure
     if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)  # or the room is that of axes without a caption
     at = [(series.values[-1], "forecast" if series.ahead else "estimate", BLUE)]
@@ -336,7 +342,7 @@ def _name_marks(axes: Axes, series: AnySeries, level: float) -> None:
     top = high
     for below, (value, words, color) in zip(reversed(range(len(at))), sorted(at, reverse=True), strict=True):
         y = max(min(value, top), low + below * line)
-        place: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (4, 0), "textcoords": "offset points"}
+        place: Style = {"xycoords": "axes fraction", "xytext": (4, 0), "textcoords": "offset points"}
         axes.annotate(words, (1.0, (y - low) / (high - low)), **place, va="center", fontsize="small", color=color)
         top = y - line
 
@@ -416,7 +422,7 @@ def _captioned(axes: Axes | None, unit: str, caption: str) -> Axes:
     """Return axes, or those of a new figure, with their labels."""
     axes = new_axes(2.8 + _height(caption)) if axes is None else axes
     axes.set_ylabel(wrapped(unit, _LABEL), parse_math=False)
-    under: dict[str, Any] = {"fontsize": "small", "color": _WORDS, "multialignment": "left", "parse_math": False}
+    under: Style = {"fontsize": "small", "color": _WORDS, "multialignment": "left", "parse_math": False}
     axes.set_xlabel(caption, loc="left", **under)
     return axes
 

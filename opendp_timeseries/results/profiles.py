@@ -62,7 +62,7 @@ def _profile(series: AnySeries, names: list[str], cells: NDArray[np.int64], leve
     return Profile(names, values, values - half, values + half)
 
 
-def combined(series: AnySeries, weights: Array, level: float) -> tuple[Array, Array]:
+def combined(series: AnySeries, weights: NDArray[np.floating], level: float) -> tuple[Array, Array]:
     """Return weighed sums of the steps, one for each row of weights, and half the widths of their intervals.
 
     Where the covariance of the errors is not known, the widths are the most that they can be.

@@ -28,6 +28,7 @@ from opendp_timeseries.smoothing import errors, workers
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Array = NDArray[np.float64]
 _Result = TypeVar("_Result")
 
 #: From the least to the most.
@@ -177,7 +178,7 @@ class Series(errors.Estimates):
         size = self.release.size // len(self.release.keys or (0,))
         return np.tile(np.arange(size) >= size - self.ahead, self.release.size // size)
 
-    def covariance_with(self, standard_error: NDArray[np.float64]) -> Any:
+    def covariance_with(self, standard_error: NDArray[np.float64]) -> errors.AnyCovariance | None:
         """Return the covariance if it is also that of these standard errors; else None, as it is not known."""
         same = np.array_equal(self.standard_error, standard_error, equal_nan=True)
         return self.covariance if same else None
@@ -224,7 +225,7 @@ class Series(errors.Estimates):
                 " be positive"
             )
 
-        def scaled(series: Series, ratios: Any, shared: Any, numbers: Any) -> Series:
+        def scaled(series: Series, ratios: Array, shared: Array, numbers: NDArray[np.int64]) -> Series:
             values, joint, size = series.values * ratios, series.covariance, len(series.parts) or 1
             if joint is None and series.parts and all(part.covariance is not None for part in series.parts):
                 joint = errors.independent([part.covariance for part in series.parts])

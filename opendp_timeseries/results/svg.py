@@ -6,6 +6,7 @@ steps, with intervals of their own.
 
 import html
 import math
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ class Drawing(NamedTuple):
     high: Array
     least: Array
     greatest: Array
-    events: tuple[int, ...]
+    events: Sequence[int]
     longer: str  # what means are of; nothing if steps are drawn as they are
     ahead: int  # the first that is a forecast, at least in part
     names: list[str] | None = None  # of the steps, where these are no times of a calendar

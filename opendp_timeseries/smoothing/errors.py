@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, eye_array
 from scipy.sparse.linalg import LinearOperator
 from scipy.special import ndtri
@@ -25,6 +25,10 @@ Starts = NDArray[np.int64]
 
 #: Numbers that are worked on at a time.
 _BLOCK: Final = 2**22
+
+
+#: Whatever multiplies a matrix with a row for each step.
+AnyCovariance = Array | LinearOperator
 
 
 class Estimates:
@@ -48,7 +52,7 @@ class Estimates:
         half = float(ndtri((1 + level) / 2)) * self.standard_error
         return self.values - half, self.values + half
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[np.generic]:
         """Return the values, read-only unless they are copied."""
         return np.asarray(self.values, dtype) if copy is None else np.array(self.values, dtype, copy=copy)
 
@@ -76,7 +80,7 @@ class Covariance(LinearOperator):
     def _transpose(self) -> Covariance:
         return self
 
-    def __add__(self, other: object) -> Any:
+    def __add__(self, other: Any) -> Any:
         return _Sum(self, other) if getattr(other, "shape", None) == self.shape else NotImplemented
 
 
@@ -99,9 +103,9 @@ class _ByFunctions(Covariance):
 class _Sum(Covariance):
     """That of the sum of independent errors."""
 
-    def __init__(self, *parts: Any) -> None:
+    def __init__(self, *parts: AnyCovariance) -> None:
         inner = [part._parts if isinstance(part, _Sum) else [part] for part in parts]
-        self._parts: list[Any] = [part for some in inner for part in some]
+        self._parts: list[AnyCovariance] = [part for some in inner for part in some]
         super().__init__(parts[0].shape[0])
 
     def _matmat(self, columns: Array) -> Array:
@@ -130,7 +134,7 @@ class _Root(Covariance):
 class _Multiple(Covariance):
     """That of errors that are multiplied, each by its factor."""
 
-    def __init__(self, covariance: Any, factors: Array) -> None:
+    def __init__(self, covariance: AnyCovariance, factors: Array) -> None:
         self._inner, self._factors = covariance, factors
         super().__init__(len(factors))
 
@@ -145,7 +149,7 @@ class _Multiple(Covariance):
 class _Part(Covariance):
     """That of some of several series."""
 
-    def __init__(self, covariance: Any, first: int, size: int) -> None:
+    def __init__(self, covariance: AnyCovariance, first: int, size: int) -> None:
         self._inner, self._rows = covariance, slice(first, first + size)
         super().__init__(size)
 
@@ -165,7 +169,7 @@ class _Part(Covariance):
 class _Independent(Covariance):
     """That of series one after the other, whose errors are independent."""
 
-    def __init__(self, parts: Sequence[Any]) -> None:
+    def __init__(self, parts: Sequence[AnyCovariance]) -> None:
         self._parts = parts
         self._ends = np.cumsum([0, *(part.shape[0] for part in parts)]).tolist()
         super().__init__(self._ends[-1])
@@ -205,12 +209,12 @@ def from_root(root: csr_array, variance: float = 1.0) -> Covariance:
     return _Root(root, np.full(root.shape[1], variance))
 
 
-def scaled(covariance: object, factors: Array) -> Covariance:
+def scaled(covariance: AnyCovariance, factors: Array) -> Covariance:
     """Return the covariance of errors that are multiplied, each by its factor."""
     return _Multiple(covariance, factors)
 
 
-def part_of(covariance: object, first: int, size: int) -> Covariance:
+def part_of(covariance: AnyCovariance, first: int, size: int) -> Covariance:
     """Return the covariance of some of several series, which stand one after the other."""
     return _Part(covariance, first, size)
 
@@ -225,22 +229,23 @@ def covariance_by(
     return _ByFunctions(product, size, sums)
 
 
-def independent(parts: Sequence[object]) -> Covariance:
+def independent(parts: Sequence[AnyCovariance]) -> Covariance:
     """Return the covariance of series one after the other, whose errors are independent."""
     return _Independent(parts)
 
 
-def variances_of(covariance: object, weights: Array, starts: Starts) -> Array:
+def variances_of(covariance: AnyCovariance, weights: Array, starts: Starts) -> Array:
     """Return the variances of weighted sums, see :class:`Covariance`."""
     return np.maximum(_variances(covariance, weights, starts), 0.0)  # by rounding, a little below
 
 
-def _variances(covariance: Any, weights: Array, starts: Starts) -> Array:
-    ours = isinstance(covariance, Covariance)
-    return covariance.variances(weights, starts) if ours else _by_products(covariance, weights, starts)
+def _variances(covariance: AnyCovariance, weights: Array, starts: Starts) -> Array:
+    if isinstance(covariance, Covariance):
+        return covariance.variances(weights, starts)
+    return _by_products(covariance, weights, starts)
 
 
-def _by_products(covariance: object, weights: Array, starts: Starts) -> Array:
+def _by_products(covariance: AnyCovariance, weights: Array, starts: Starts) -> Array:
     """Return the variances of sums by whatever multiplies a matrix."""
     sums = _matrix(weights, starts)
     if isinstance(covariance, np.ndarray):

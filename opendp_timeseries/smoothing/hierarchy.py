@@ -207,7 +207,7 @@ class HierarchyErrors:
         where the errors of all fade alike.
         """
         gain = np.sqrt(self._by_row[1] / np.maximum(self.variances, 1e-300))
-        common: dict[int, object] = {}
+        common: dict[int, errors.AnyCovariance] = {}
         root = self.hierarchy.root
         common[root] = self._array(self.covariances[root])
         for row, parts in reversed(self.hierarchy.branches):
@@ -222,7 +222,7 @@ class HierarchyErrors:
             for row in range(self.hierarchy.size)
         ]
 
-    def _array(self, covariance: Any) -> Any:
+    def _array(self, covariance: errors.AnyCovariance) -> errors.AnyCovariance:
         size = self.variances.shape[1]
         return covariance @ np.eye(size) if size <= _DENSE else covariance
 
