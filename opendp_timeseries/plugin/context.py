@@ -74,7 +74,6 @@ _GENERAL: Final = frozenset({"identity", "user_measurement", "user_transformatio
 _OF_FRAMES: Final = _GENERAL | {"private_lazyframe", "stable_lazyframe"}
 
 
-
 def _parts(name: str, parts: object) -> list[float]:
     return [1.0] * check.integer(name, parts, minimum=1, remedy="the number of releases")
 
