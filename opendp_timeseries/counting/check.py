@@ -16,7 +16,7 @@ from opendp_timeseries.grid import Period, TimeGrid, check_grid
 
 @dataclass(frozen=True, kw_only=True)
 class LogCheck:
-    """What :func:`~opendp_timeseries.check_log` found. **Private**: exact facts about the log, which nothing protects.
+    """Findings of :func:`~opendp_timeseries.check_log`. **Private**: exact facts about the log, which nothing protects.
 
     Every row of the log is counted in ``rows``, and in at most one of the eight numbers below it, the first that holds.
     """

@@ -104,7 +104,7 @@ def _some(scanned: Iterator[pyarrow.RecordBatch]) -> list[pyarrow.RecordBatch]:
 
 
 class _Declared(TypedDict, total=False):
-    """How a file is scanned otherwise than by its own schema."""
+    """Options of a scan that is not by the schema of the file itself."""
 
     schema: pyarrow.Schema
 

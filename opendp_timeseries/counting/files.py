@@ -70,7 +70,7 @@ _OFFSET: Final = re.compile(r"[+\N{MINUS SIGN}-] ?\d")
 
 
 class CsvForm(TypedDict, total=False):
-    """How a CSV file is written: parameters of :func:`csv_batches`."""
+    """Form of a CSV file: parameters of :func:`csv_batches`."""
 
     zone: Required[str]
     encoding: str

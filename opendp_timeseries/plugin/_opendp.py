@@ -101,7 +101,7 @@ def signal_domain(T: str, size: int) -> dp.Domain:
 
 
 class VectorSpace(NamedTuple):
-    """What a native vector domain says: its element type and its size. It holds no NaN."""
+    """Element type and size of a native vector domain, which holds no NaN."""
 
     atom: str
     size: int

@@ -35,7 +35,7 @@ class StatedDesign(NamedTuple):
 
 @dataclass(frozen=True)
 class Mechanism:
-    """What is known of a measurement.
+    """Known loss and designs of a measurement.
 
     :param loss: from a distance of the measurement's input metric to the loss.
     :param times: from a factor to the measurement with all scales of its noise multiplied by it.

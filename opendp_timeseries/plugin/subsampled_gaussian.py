@@ -37,7 +37,7 @@ _CHUNK: Final = 4096
 
 
 class _Space(NamedTuple):
-    """What is public about signals: their size, how their entries lie on a dyadic grid, and how they were made."""
+    """Public facts about signals: their size, how their entries lie on a dyadic grid, and how they were made."""
 
     size: int
     resolution_bits: int | None  # None: the entries are arbitrary floats, rounded to the noise grid
@@ -93,7 +93,7 @@ def _keep_one_of_each(blocks: Blocks) -> NDArray[np.int64]:
 
 
 class Sample(NamedTuple):
-    """How a signal is sampled, with the probability that is accounted for; and what draws its steps."""
+    """A sampling, with the probability that is accounted for, and the function that draws its steps."""
 
     sampling: Sampling
     draw: Callable[[], NDArray[np.int64]]

@@ -17,7 +17,7 @@ Columns = dict[str, Any]
 
 
 class AnySeries(Protocol):
-    """What is shown of a :class:`~opendp_timeseries.Series`, whose module imports those that show it."""
+    """Attributes of a :class:`~opendp_timeseries.Series` that are shown; its module imports those that show them."""
 
     @property
     def values(self) -> Array:
@@ -29,7 +29,7 @@ class AnySeries(Protocol):
 
     @property
     def release(self) -> Release:
-        """What it was made from."""
+        """The release that it was made from."""
 
     @property
     def sources(self) -> tuple[Release, ...]:
@@ -37,15 +37,15 @@ class AnySeries(Protocol):
 
     @property
     def parts(self) -> Sequence[AnySeries]:
-        """Of a panel, the series of each key."""
+        """The series of each key of a panel."""
 
     @property
     def model(self) -> str:
-        """How it was made, in words."""
+        """Its model, in words."""
 
     @property
     def error_covers(self) -> str:
-        """What the standard error covers."""
+        """The extent of the standard error, such as ``"counts"``."""
 
     @property
     def covariance(self) -> Any:
@@ -53,19 +53,19 @@ class AnySeries(Protocol):
 
     @property
     def unfiltered(self) -> bool:
-        """Whether the values are of the counts before the filter of the release."""
+        """True if the values are of the counts before the filter of the release."""
 
     @property
     def levelled(self) -> bool:
-        """Whether the level is that of a total."""
+        """True if the level is that of a total."""
 
     @property
     def converged(self) -> bool:
-        """Whether the fit converged."""
+        """False if a fit did not converge."""
 
     @property
     def is_mean(self) -> bool:
-        """Whether it is of means."""
+        """True if it is of means."""
 
     @property
     def events(self) -> Sequence[int]:
@@ -73,15 +73,15 @@ class AnySeries(Protocol):
 
     @property
     def ahead(self) -> int:
-        """How many of the last steps are forecasts."""
+        """The number of last steps that are forecasts."""
 
     @property
     def kept(self) -> NDArray[np.bool_]:
-        """Which steps the release keeps."""
+        """A mask of the steps that the release keeps."""
 
     @property
     def is_forecast(self) -> NDArray[np.bool_]:
-        """Which steps are forecasts."""
+        """A mask of the steps that are forecasts."""
 
     def __len__(self) -> int: ...
 
@@ -102,7 +102,7 @@ class AnySeries(Protocol):
 
 
 class AnyTotals(Protocol):
-    """What is shown of totals over longer steps."""
+    """Attributes of totals over longer steps that are shown."""
 
     @property
     def series(self) -> AnySeries:
@@ -114,7 +114,7 @@ class AnyTotals(Protocol):
 
     @property
     def complete(self) -> NDArray[np.bool_]:
-        """Which of them lie wholly on the grid of the series."""
+        """A mask of those that lie wholly on the grid of the series."""
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -126,15 +126,15 @@ class AnyTotals(Protocol):
 
     @property
     def keys(self) -> tuple[Hashable, ...] | None:
-        """Of a panel, or the names of groups."""
+        """Keys of a panel, or names of groups; None for one series."""
 
     @property
     def is_bound(self) -> bool:
-        """Whether standard errors are the most that they can be."""
+        """True if standard errors are the most that they can be."""
 
     @property
     def is_forecast(self) -> NDArray[np.bool_]:
-        """Which of them have steps ahead."""
+        """A mask of those that have steps ahead."""
 
     def __len__(self) -> int: ...
 
