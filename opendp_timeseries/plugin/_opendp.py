@@ -254,7 +254,7 @@ def parts_of(query: dp.Query | LazyFrameQuery) -> tuple[Any, ...]:
 
 
 class LossForm(NamedTuple):
-    """How a measure of OpenDP states a loss: by its first number, and whether a δ follows it.
+    """Form of a loss in a measure of OpenDP: the name of its first number, and whether a δ follows it.
 
     :param first: ``"epsilon"`` or ``"rho"``; empty for a curve, and for any other measure.
     """
