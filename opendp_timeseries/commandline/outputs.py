@@ -100,11 +100,11 @@ class Results(NamedTuple):
         if len(self.releases) == 1:
             return first
         joint = joint_loss([release.design.loss() for release in self.releases], adaptivity=Adaptivity.NONE)
-        statement, parent = first.stated, first.stated.whole
+        statement, parent = first.stated, first.stated.parent
         parent = None if parent is None or parent.kind == "composition" else parent
-        if parent is not None and any(part.stated.whole != parent for part in self.releases):
+        if parent is not None and any(part.stated.parent != parent for part in self.releases):
             parent = replace(parent, number=None)  # each has its own
-        return replace(first, statement=replace(statement, loss=statement.view.points(joint), whole=parent))
+        return replace(first, statement=replace(statement, loss=statement.view.points(joint), parent=parent))
 
 
 def places(options: argparse.Namespace) -> dict[str, Path]:

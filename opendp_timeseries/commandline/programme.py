@@ -241,7 +241,7 @@ def _preview(options: argparse.Namespace, plan: Plan) -> None:
         grid, **chosen(options, "level", "deviation", "time_scale"), season_amplitudes=amplitudes_of(options, grid)
     )
     with stage("Drawing the page", quiet=options.quiet):
-        releases = made_up_releases(plan.designs(part), rates, plan.programme.budget.view, plan.programme.whole)
+        releases = made_up_releases(plan.designs(part), rates, plan.programme.budget.view, plan.programme.parent)
         results = reconstructed(*Request.of(cut, grid).parted(releases), options)
         content = contents_of(results.series, made_up=True, **captions(results, options))
         write_preview(options.preview, page_of(content))

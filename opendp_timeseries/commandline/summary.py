@@ -65,7 +65,7 @@ def summary(options: argparse.Namespace) -> str:
         if item.keys is None
     }
     every = [item for of_part in releases for item in of_part]
-    guarantee = f"{ledger.guarantee()}, of all that was released so far; {every[0].stated.whole}"
+    guarantee = f"{ledger.guarantee()}, of all that was released so far; {every[0].stated.parent}"
     about = captions(results, options, guarantee) | {
         "people": people,
         "totals": options.every,

@@ -14,7 +14,7 @@ from opendp_timeseries.commandline.words import wrapped
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.ledger.programme import Programme
 from opendp_timeseries.release.documents import Document, read_document
-from opendp_timeseries.release.statement import Whole
+from opendp_timeseries.release.statement import Parent
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def _verified(record: Path, published: Path | None) -> str:
         stated, right = reworded[0]
         problem = "in its own words, and its numbers, which are right, give"
         raise ValueError(f"record ({record}) says {stated!r} {problem} {right!r}: believe these, and ask its publisher")
-    parents = {release.stated.whole for release in releases}
+    parents = {release.stated.parent for release in releases}
     if published is not None:
         programme = read_programme(published)
         planned = {parent and parent.planned for parent in parents} == {programme.identifier}
@@ -48,13 +48,13 @@ def _verified(record: Path, published: Path | None) -> str:
             raise ValueError(f"record ({record}) is of no release of the programme in {published}")
         for parent in parents:
             assert parent is not None
-            _check_place([item.design for item in releases if item.stated.whole == parent], parent, programme, record)
+            _check_place([item.design for item in releases if item.stated.parent == parent], parent, programme, record)
         if not Counter(release.design for release in releases) <= Counter(programme.designs):
             raise ValueError(f"record ({record}) holds more releases of one count than were planned in {published}")
     guarantees, of_all = "; and ".join(release.guarantee() for release in releases), ""
     if len(releases) > 1:
         if len(parents) == 1 and (parent := parents.pop()) is not None:  # is said once
-            singles = [replace(item, statement=replace(item.stated, whole=None)).guarantee() for item in releases]
+            singles = [replace(item, statement=replace(item.stated, parent=None)).guarantee() for item in releases]
             guarantees, joint = "; and ".join(singles), f"{joint}; {parent}"
         guarantees, of_all = f"to each of {len(releases)} alone {guarantees}", f". All of them together: {joint}"
     unproved = "".join(f", or {assumption}" for assumption in trusted)
@@ -66,7 +66,7 @@ def _verified(record: Path, published: Path | None) -> str:
     )
 
 
-def _check_place(designs: list[Design], parent: Whole, programme: Programme, record: Path) -> None:
+def _check_place(designs: list[Design], parent: Parent, programme: Programme, record: Path) -> None:
     """Refuse releases that say of their programme what is not so: its budget, or which of how many designs theirs is.
 
     Those that a ledger paid for have no number there.

@@ -30,7 +30,7 @@ from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import check_member
 from opendp_timeseries.plugin.subsampled_gaussian import check_room, sample_of
 from opendp_timeseries.release.release import Release
-from opendp_timeseries.release.statement import Statement, Whole
+from opendp_timeseries.release.statement import Parent, Statement
 
 #: Seconds to wait for another process.
 _WAIT: Final = 10.0
@@ -213,8 +213,8 @@ class Ledger:
                 self._write(book, self._guard(original, check_lock))
                 output = measurement(data)
                 releases = _check_releases(output, designs)
-                whole = _whole_of_entry(book, entry.number, designs)
-                statements = [Statement(view=view, whole=whole) for view in views]
+                parent = _parent_of_entry(book, entry.number, designs)
+                statements = [Statement(view=view, parent=parent) for view in views]
                 releases = [replace(r, statement=statement) for r, statement in zip(releases, statements, strict=True)]
                 files[self._path].write(book.with_released(entry.number, releases).chain.file())
         return releases if isinstance(output, list) else releases[0]
@@ -320,18 +320,18 @@ class Ledger:
                 )
             for release in recorded:
                 release.verify()
-            self._check_wholes(_whole_of_entry(book, entry.number, entry.designs), digests, entry.number, recorded)
+            self._check_parents(_parent_of_entry(book, entry.number, entry.designs), digests, entry.number, recorded)
         return book.standing()
 
-    def _check_wholes(self, right: Whole, digests: set[str], entry: int, releases: Sequence[Release]) -> None:
-        """Refuse releases whose statements about this ledger are wrong; those about other wholes are not checked."""
-        for whole in (release.stated.whole for release in releases):
-            if whole is None or whole.kind != "ledger" or whole.identifier != right.identifier:
+    def _check_parents(self, right: Parent, digests: set[str], entry: int, releases: Sequence[Release]) -> None:
+        """Refuse releases whose statements about this ledger are wrong; those about other parents are not checked."""
+        for parent in (release.stated.parent for release in releases):
+            if parent is None or parent.kind != "ledger" or parent.identifier != right.identifier:
                 continue
             # Ledgers of the first draft number all entries alike, planned or not.
             plain = replace(right, number=entry, parts=None, programme=None)
-            if replace(whole, digest=right.digest) not in (right, plain) or whole.digest not in digests:
-                problem = f"says that it is {whole} {whole.digest}, which it is not: it is {right}"
+            if replace(parent, digest=right.digest) not in (right, plain) or parent.digest not in digests:
+                problem = f"says that it is {parent} {parent.digest}, which it is not: it is {right}"
                 raise ValueError(f"ledger ({self._path}): a release of entry {entry} {problem}")
 
     def to_dict(self) -> dict[str, object]:
@@ -461,7 +461,7 @@ def _flatten(output: object) -> list[object]:
     return [item for part in output for item in _flatten(part)] if isinstance(output, (list, tuple)) else [output]
 
 
-def _whole_of_entry(book: Book, number: int, designs: tuple[Design, ...]) -> Whole:
+def _parent_of_entry(book: Book, number: int, designs: tuple[Design, ...]) -> Parent:
     """Return what an entry belongs to: the programme, if its designs were planned there; else the ledger.
 
     Parts of a programme have no numbers, which readers would take for those of months: their grids say which they are.
@@ -469,10 +469,10 @@ def _whole_of_entry(book: Book, number: int, designs: tuple[Design, ...]) -> Who
     terms = book.terms
     budget = terms.budget
     loss, measure = budget.pair, budget.view.measure
-    whole = Whole(kind="ledger", loss=loss, measure=measure, number=number, identifier=terms.identifier)
+    parent = Parent(kind="ledger", loss=loss, measure=measure, number=number, identifier=terms.identifier)
     if terms.programme is not None and Counter(designs) <= Counter(terms.programme.designs):
-        whole = replace(whole, number=None, programme=terms.programme.identifier)
-    return replace(whole, digest=book.chain.digest)
+        parent = replace(parent, number=None, programme=terms.programme.identifier)
+    return replace(parent, digest=book.chain.digest)
 
 
 def _paying_entry(book: Book, designs: tuple[Design, ...]) -> Entry | None:

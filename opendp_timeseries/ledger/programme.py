@@ -37,7 +37,7 @@ from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin.mechanisms import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import check_room, make_part, sample_of
 from opendp_timeseries.release.documents import population_of
-from opendp_timeseries.release.statement import Whole
+from opendp_timeseries.release.statement import Parent
 
 _FORMAT: Final = "opendp_timeseries programme"
 #: A recomputed joint loss may differ in the last digits between machines.
@@ -162,10 +162,10 @@ class Programme:
         return hashlib.sha256(self.to_json().encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     @property
-    def whole(self) -> Whole:
-        """The whole of which each release is a part."""
+    def parent(self) -> Parent:
+        """The parent of each release."""
         view, pair = self.budget.view, self.budget.pair
-        return Whole(kind="programme", loss=pair, measure=view.measure, identifier=self.identifier)
+        return Parent(kind="programme", loss=pair, measure=view.measure, identifier=self.identifier)
 
     @property
     def unit(self) -> Unit:
@@ -198,9 +198,9 @@ class Programme:
                 + ("; give number=, one of " + ", ".join(map(str, numbers)) if numbers else "")
             )
         position = numbers[0] if len(numbers) == 1 else None
-        whole = replace(self.whole, number=position, parts=len(self))
+        parent = replace(self.parent, number=position, parts=len(self))
         domain, metric = chain.output_space
-        return chain >> make_part(domain, metric, self.designs[numbers[0] - 1], self.budget.view, whole)
+        return chain >> make_part(domain, metric, self.designs[numbers[0] - 1], self.budget.view, parent)
 
     def expected_errors(self, **assumed: Unpack[SignalDescription]) -> tuple[ExpectedError, ...]:
         """Return the expected errors of each release, as :func:`~opendp_timeseries.plan` does, without private data.
@@ -272,7 +272,7 @@ class Programme:
         names = ("level", "season_amplitudes", "deviation", "time_scale", "proxy")
         values = (level, season_amplitudes, deviation, time_scale, proxy)
         described = dict(zip(names, values, strict=True))
-        return preview_of(self.designs[number - 1], self.budget.view, self.whole, described, path, options)
+        return preview_of(self.designs[number - 1], self.budget.view, self.parent, described, path, options)
 
     def table(self, **assumed: Unpack[SignalDescription]) -> str:
         """Return the programme as a text table, with :meth:`expected_errors` if a series is described."""

@@ -25,7 +25,7 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.planning.errors import draw_steps
 from opendp_timeseries.reconstruction.smooth import series_of
 from opendp_timeseries.release.release import Release
-from opendp_timeseries.release.statement import Statement, Whole
+from opendp_timeseries.release.statement import Parent, Statement
 from opendp_timeseries.results.contents import contents_of
 from opendp_timeseries.results.page import page_of
 from opendp_timeseries.results.profiles import weekdays
@@ -99,7 +99,7 @@ def made_up_log(design: Design, rates: NDArray[np.float64], rng: np.random.Gener
 
 
 def made_up_releases(
-    designs: Sequence[Design], rates: NDArray[np.float64], view: View | None = None, parent: Whole | None = None
+    designs: Sequence[Design], rates: NDArray[np.float64], view: View | None = None, parent: Parent | None = None
 ) -> list[Release]:
     """Return what designs would release together, of a log that is made up, with what they would state in a view."""
     rng = np.random.default_rng(_SEED)
@@ -109,7 +109,7 @@ def made_up_releases(
     return (
         releases
         if view is None
-        else [replace(release, statement=Statement(view=view, whole=parent)) for release in releases]
+        else [replace(release, statement=Statement(view=view, parent=parent)) for release in releases]
     )
 
 
@@ -135,7 +135,7 @@ def _released(design: Design, log: object, key: bytes, rng: np.random.Generator)
 
 
 def preview_of(
-    design: Design, view: View, parent: Whole | None, described: Mapping[str, Any], path: Any, options: dict[str, Any]
+    design: Design, view: View, parent: Parent | None, described: Mapping[str, Any], path: Any, options: dict[str, Any]
 ) -> str:
     """Return the page of a design, of made-up numbers; see :meth:`.Plan.preview`."""
     releases = made_up_releases([design], made_up_rates(design.count.grid, **described), view, parent)

@@ -21,7 +21,7 @@ from opendp_timeseries.plugin.mechanisms import Mechanism, mechanism_of, noise_p
 from opendp_timeseries.plugin.spaces import influence_space
 from opendp_timeseries.plugin.subsampled_gaussian import check_room, measurement_of, view_of
 from opendp_timeseries.release.release import Release
-from opendp_timeseries.release.statement import Statement, Whole
+from opendp_timeseries.release.statement import Parent, Statement
 
 _REMEDY: Final = (
     "a subsampled_gaussian behind stages of one log (with sampling_probability=1 it is OpenDP's Gaussian mechanism), or"
@@ -94,22 +94,22 @@ def _composition_of_noise(members: Sequence[dp.Measurement], view: View) -> dp.M
     designs = None
     if all(mechanism.designs is not None for mechanism in mechanisms):
         designs = tuple(stated for mechanism in mechanisms for stated in mechanism.designs or ())
-    wholes: list[Whole] = []
+    parents: list[Parent] = []
     if designs is not None and foreign is None and view.is_pair:
         # Its releases state their loss at the δ of the composition.
-        wholes = _wholes([stated.design for stated in designs], view)
+        parents = _parents([stated.design for stated in designs], view)
         designs = tuple(stated._replace(view=view) for stated in designs)
     behind_count = influence_space(metric) is not None
 
     def function(data: object) -> object:
         given = as_array(data, domain)
-        whole, name = iter(wholes), secrets.token_hex(16)
+        in_order, name = iter(parents), secrets.token_hex(16)
 
         def label(release: object) -> object:
             if not isinstance(release, Release):
                 return release
-            if wholes and (part := next(whole)) and release.statement is not None:
-                release = replace(release, statement=Statement(view=view, whole=part))
+            if parents and (parent := next(in_order)) and release.statement is not None:
+                release = replace(release, statement=Statement(view=view, parent=parent))
             # Behind a count, all of it is of one invocation; on a log, each member has counted for itself.
             return replace(release, composition=name, invocation=name if behind_count else release.invocation)
 
@@ -119,14 +119,14 @@ def _composition_of_noise(members: Sequence[dp.Measurement], view: View) -> dp.M
     return measurement_of(domain, metric, view, function, composition)
 
 
-def _wholes(designs: Sequence[Design], view: View) -> list[Whole]:
+def _parents(designs: Sequence[Design], view: View) -> list[Parent]:
     """Return what each release says of the composition: nothing where its loss is not known or not finite."""
     if any(isinstance(design.signal, UnknownSignal) or design.scale < MIN_SCALE for design in designs):
         return []
     (loss,) = view.points(joint.joint_loss([design.loss() for design in designs], adaptivity=Adaptivity.NONE))
     if not all(map(math.isfinite, loss)):
         return []
-    first = Whole(kind="composition", loss=loss, measure=view.measure, parts=len(designs))
+    first = Parent(kind="composition", loss=loss, measure=view.measure, parts=len(designs))
     return [replace(first, number=number) for number in range(1, len(designs) + 1)]
 
 

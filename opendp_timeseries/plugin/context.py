@@ -57,7 +57,7 @@ from opendp_timeseries.plugin.spaces import (
 )
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at
 from opendp_timeseries.release.release import Release
-from opendp_timeseries.release.statement import Whole
+from opendp_timeseries.release.statement import Parent
 
 #: What is left unspent so that sums of up to a million rounded shares stay within the whole.
 _KEPT_BACK: Final = 1 - Fraction(1, 2**30)
@@ -195,9 +195,9 @@ def compositor(
     with contextlib.suppress(ValueError):  # no bound on the whole log: no count of this package fits
         people = individuals_of(d_in)
         context.distance = people if isinstance(people, int) and people >= 1 else 1
-    context.budget = budget.whole
+    context.budget = budget.parent
     if parts is None or len(parts) > 1:
-        context.whole = budget.whole
+        context.parent = budget.parent
     return context
 
 
@@ -223,12 +223,12 @@ def _split_of(evenly: int | None, weights: Sequence[float] | NDArray[np.floating
 
 
 class _Account(NamedTuple):
-    """An accountant of OpenDP's, with its shares, or its limit; and the whole of which its releases are a part."""
+    """An accountant of OpenDP's, with its shares, or its limit; and the parent of its releases."""
 
     accountant: dp.Measurement | Odometer
     shares: Losses | None
     limit: Loss | None
-    whole: Whole | None
+    parent: Parent | None
 
 
 def _account(
@@ -238,7 +238,9 @@ def _account(
     bounded_by, bounded = None, d_out not in _UNBOUNDED
     if bounded and (name == "rho" or (name and has_delta)):
         kind = CONCENTRATED if name == "rho" else APPROXIMATE
-        bounded_by = Whole(kind="context", loss=_pair(d_out), measure=kind, parts=None if parts is None else len(parts))
+        bounded_by = Parent(
+            kind="context", loss=_pair(d_out), measure=kind, parts=None if parts is None else len(parts)
+        )
     if parts is not None:
         # OpenDP adds up with rounding: where that exceeds the whole, a little of it is kept back.
         for share_out in (Fraction(1), _KEPT_BACK):
@@ -257,9 +259,9 @@ class Context(dp.Context):
     """An OpenDP Context whose queries account exactly for what this package releases."""
 
     #: What its releases are a part of; None if there is one share, or the budget is of ε alone, or infinite.
-    whole: Whole | None = None
+    parent: Parent | None = None
     #: What all that it releases guarantees, in nested Contexts too.
-    budget: Whole | None = None
+    budget: Parent | None = None
     #: For how many individuals that is, or other units of privacy.
     distance: int = 1
     #: Whether its releases are numbered: not where it is nested in another one.
@@ -275,7 +277,7 @@ class Context(dp.Context):
         noise, then = noise_part(query)
         self._check_left(noise)
         number = len(self.d_mids_consumed) + 1
-        answer = self._with_whole(spending_first(super().__call__(noise), self.queryable), noise, number)
+        answer = self._with_parent(spending_first(super().__call__(noise), self.queryable), noise, number)
         return answer if then is None else then(answer)
 
     def _check_left(self, measurement: dp.Measurement) -> None:
@@ -292,24 +294,24 @@ class Context(dp.Context):
                 " for less"
             )
 
-    def _with_whole(self, answer: object, measurement: dp.Measurement, number: int) -> object:
-        """Return releases that say for whom and of what whole they are; anything else as it is."""
+    def _with_parent(self, answer: object, measurement: dp.Measurement, number: int) -> object:
+        """Return releases that say for whom they are, and what their parent is; anything else as it is."""
         if isinstance(answer, list):
-            return [self._with_whole(release, measurement, number) for release in answer]
+            return [self._with_parent(release, measurement, number) for release in answer]
         if not isinstance(answer, Release):
             return answer
         if self.invocation is not None:
             answer = replace(answer, invocation=self.invocation)
         if (statement := answer.statement) is None:
             return answer
-        distance, whole = self.distance, statement.whole
-        if self.whole is not None:
-            whole = replace(self.whole, number=number) if self.numbered else self.whole
-        elif whole is not None and distance > 1:  # it says what is lost at a distance of 1
-            mechanism = mechanism_of(measurement) if whole.kind == "composition" else None
+        distance, parent = self.distance, statement.parent
+        if self.parent is not None:
+            parent = replace(self.parent, number=number) if self.numbered else self.parent
+        elif parent is not None and distance > 1:  # it says what is lost at a distance of 1
+            mechanism = mechanism_of(measurement) if parent.kind == "composition" else None
             points = None if mechanism is None else statement.view.points(mechanism.loss(distance))
-            whole = None if points is None else replace(whole, loss=points[0])
-        return replace(answer, statement=replace(statement, distance=distance, whole=whole, loss=()))
+            parent = None if points is None else replace(parent, loss=points[0])
+        return replace(answer, statement=replace(statement, distance=distance, parent=parent, loss=()))
 
     def query(self, **kwargs: object) -> Query | LazyFrameQuery:
         """Start a query on the next share; of a Polars LazyFrame, OpenDP's own, which knows no plugins."""
@@ -492,11 +494,11 @@ class Query(OpenQuery):
 
         def nested(queryable: dp.Queryable) -> Context:
             context = Context(accountant, queryable, d_in, account.shares, share, (domain, metric))
-            context.whole = context.budget = account.whole
+            context.parent = context.budget = account.parent
             if isinstance(outer, Context):
                 context.distance = outer.distance
                 if outer.budget is not None:
-                    context.whole = context.budget = replace(outer.budget, parts=None)
+                    context.parent = context.budget = replace(outer.budget, parts=None)
                     context.numbered = False
             if influence_space(metric) is not None:
                 context.invocation = secrets.token_hex(16)

@@ -18,7 +18,7 @@ from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import call_of, callback, invocations, post_processing
 from opendp_timeseries.plugin.spaces import individuals_of, influence_space, keeps_individuals
-from opendp_timeseries.release.statement import Statement, Whole
+from opendp_timeseries.release.statement import Parent, Statement
 
 #: A domain and a metric.
 Space = tuple[dp.Domain, dp.Metric]
@@ -132,7 +132,7 @@ def foreign_part(measurement: object) -> str | None:
     return None if noise or call.constructor in _ACCOUNTANTS else call.constructor
 
 
-def statement_of(design: Design, view: View, whole: Whole | None) -> tuple[Design, Statement | None]:
+def statement_of(design: Design, view: View, parent: Parent | None) -> tuple[Design, Statement | None]:
     """Return what a release that is being made says of its design, and states of its loss.
 
     That is all that was designed if every stage from the log to the noise is of this package, in whatever is invoked;
@@ -141,7 +141,7 @@ def statement_of(design: Design, view: View, whole: Whole | None) -> tuple[Desig
     parts = [None if item is None else foreign_part(item) or "" for item in invocations()] or [None]
     if foreign := next(filter(None, parts), None):
         return replace(design, signal=UnknownSignal(design.signal.size, foreign)), None
-    return design, None if None in parts else Statement(view=view, whole=whole)
+    return design, None if None in parts else Statement(view=view, parent=parent)
 
 
 def noise_part(measurement: dp.Measurement) -> tuple[dp.Measurement, Process | None]:

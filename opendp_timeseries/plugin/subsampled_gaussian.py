@@ -30,7 +30,7 @@ from opendp_timeseries.plugin._opendp import callback, lp_kind, privacy_profile,
 from opendp_timeseries.plugin.mechanisms import Mechanism, PackageMap, StatedDesign, statement_of
 from opendp_timeseries.plugin.spaces import as_influence, influence_space, norm_influence
 from opendp_timeseries.release.release import Release
-from opendp_timeseries.release.statement import Whole
+from opendp_timeseries.release.statement import Parent
 
 #: Noise is drawn for this many values at a time, some 60 ms of work.
 _CHUNK: Final = 4096
@@ -204,9 +204,9 @@ def make_subsampled_gaussian(
 
 
 def make_part(
-    input_domain: dp.Domain, input_metric: dp.Metric, design: Design, view: View, whole: Whole | None = None
+    input_domain: dp.Domain, input_metric: dp.Metric, design: Design, view: View, parent: Parent | None = None
 ) -> dp.Measurement:
-    """Return the subsampled Gaussian of a design behind its signal, whose release says of which whole it is a part."""
+    """Return the subsampled Gaussian of a design behind its signal, whose release says what its parent is."""
     signal, scale = _read_space(input_domain, input_metric), design.scale
     sample = sample_of(design.sampling.probability, design.sampling.name, signal.size)
     exponent = noise_exponent(scale, signal.resolution_bits)
@@ -214,7 +214,7 @@ def make_part(
     def function(values: object) -> Release:
         steps = sample.draw()
         noisy = _add_noise(_on_grid(np.asarray(values)[steps], signal.resolution_bits), scale, exponent)
-        run, statement = statement_of(design, view, whole)
+        run, statement = statement_of(design, view, parent)
         return Release(steps=steps, values=noisy, design=run, statement=statement)
 
     def loss(d_in: object) -> PrivacyLoss:

@@ -14,8 +14,8 @@ from opendp_timeseries.accounting.loss import Points, View
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import check_extent
 from opendp_timeseries.release.release import FORMAT as FORMAT_OF_ONE
-from opendp_timeseries.release.release import Release, check_covered, check_whole
-from opendp_timeseries.release.statement import Whole
+from opendp_timeseries.release.release import Release, check_covered, check_parent
+from opendp_timeseries.release.statement import Parent
 
 FORMAT: Final = "opendp_timeseries releases"
 
@@ -126,8 +126,8 @@ _NUMBER: Final = re.compile(r"\d[\d.]*(?:e[-+]?\d+)?")
 
 
 def _trusted_contents(releases: Sequence[Release]) -> tuple[str, ...]:
-    wholes = (release.stated.whole for release in releases)
-    return tuple(dict.fromkeys(f"what else is in the {whole.name}" for whole in wholes if whole is not None))
+    parents = (release.stated.parent for release in releases)
+    return tuple(dict.fromkeys(f"what else is in the {parent.name}" for parent in parents if parent is not None))
 
 
 def _reworded_sentences(sentences: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -141,7 +141,7 @@ def _reworded_sentences(sentences: Sequence[tuple[str, str]]) -> tuple[tuple[str
 
 
 def _verify(releases: Sequence[Release]) -> None:
-    """Verify each release, and that no whole states less than the joint loss of its parts among these releases.
+    """Verify each release, and that no parent states less than the joint loss of its parts among these releases.
 
     That loss is a lower bound: of releases fixed in advance, whose data do not react.
     """
@@ -150,42 +150,44 @@ def _verify(releases: Sequence[Release]) -> None:
         release.verify()
         # With a unit within a period, the parts that cover the same period add up.
         span = None if release.design.unit.replaced else release.design.count.reading.period_span
-        for name in _names_of_whole(release):
+        for name in _names_of_parent(release):
             parts.setdefault((name, release.stated.distance, span), {})[release] = None
-    for members in dict.fromkeys(tuple(group) for (name, *_), group in parts.items() if _is_one_whole(name, group)):
+    for members in dict.fromkeys(tuple(group) for (name, *_), group in parts.items() if _has_one_parent(name, group)):
         joint = joint_loss(
             [release.design.loss(release.stated.distance) for release in members], adaptivity=Adaptivity.NONE
         )
-        wholes = (release.stated.whole for release in members)
-        for whole in {(whole.loss, whole.measure): whole for whole in wholes if whole is not None}.values():
-            check_whole(whole, joint, "its parts together give")
+        parents = (release.stated.parent for release in members)
+        for parent in {(parent.loss, parent.measure): parent for parent in parents if parent is not None}.values():
+            check_parent(parent, joint, "its parts together give")
 
 
-def _names_of_whole(release: Release) -> list[object]:
-    """Return the names by which parts tell their whole; what else they say of it may differ where it is wrong."""
-    if (whole := release.stated.whole) is None:
+def _names_of_parent(release: Release) -> list[object]:
+    """Return the names by which parts tell their parent; what else they say of it may differ where it is wrong."""
+    if (parent := release.stated.parent) is None:
         return []
-    if whole.identifier is not None:
-        planned = [] if whole.planned is None else [("programme", whole.planned[:16])]  # as sentences name it
-        return [(whole.kind, whole.identifier), *planned]
+    if parent.identifier is not None:
+        planned = [] if parent.planned is None else [("programme", parent.planned[:16])]  # as sentences name it
+        return [(parent.kind, parent.identifier), *planned]
     names: list[object] = [
         name for name in dict.fromkeys((release.composition, release.invocation)) if name is not None
     ]
-    return names if whole.kind == "composition" and names else [*names, replace(whole, number=None)]
+    return names if parent.kind == "composition" and names else [*names, replace(parent, number=None)]
 
 
-def _is_one_whole(name: object, members: Iterable[Release]) -> bool:
-    """Return whether parts are of one whole: those of equal Contexts or compositions if their numbers are complete."""
-    if not isinstance(name, Whole):
+def _has_one_parent(name: object, members: Iterable[Release]) -> bool:
+    """Return whether parts have one parent: those of equal Contexts or compositions if their numbers are complete."""
+    if not isinstance(name, Parent):
         return True
-    parts = {(one.stated.whole and one.stated.whole.number, one.composition or id(one)) for one in members}
+    parts = {
+        (member.stated.parent and member.stated.parent.number, member.composition or id(member)) for member in members
+    }
     return len(parts) == name.parts and {number for number, _ in parts} == {*range(1, len(parts) + 1)}
 
 
 def joint_guarantee(releases: Sequence[Release]) -> str:
     """Return the joint guarantee in words, as a page records it, with the whole of which all releases are parts."""
     points = _joint_points(releases, adaptivity_of(releases), _joint_view(releases))
-    return f"{_joint_sentence(releases, points)}{_shared_whole(releases)}"
+    return f"{_joint_sentence(releases, points)}{_shared_parent(releases)}"
 
 
 def is_at_once(releases: Sequence[Release]) -> bool:
@@ -202,20 +204,20 @@ def adaptivity_of(releases: Sequence[Release]) -> Adaptivity:
     return Adaptivity.NONE if is_at_once(releases) else Adaptivity.FULL
 
 
-def _shared_whole(releases: Sequence[Release]) -> str:
+def _shared_parent(releases: Sequence[Release]) -> str:
     """Return the whole of which all releases say that they are parts, in words; nothing if they differ in it."""
-    wholes = {
-        None if whole is None else replace(whole, number=None, parts=None, digest=None)
-        for whole in (release.stated.whole for release in releases)
+    parents = {
+        None if parent is None else replace(parent, number=None, parts=None, digest=None)
+        for parent in (release.stated.parent for release in releases)
     }
-    if len(wholes) > 1:  # in one ledger, some may be of its programme
-        wholes = {None if whole is None else replace(whole, programme=None) for whole in wholes}
-    (whole, *others) = wholes
-    if whole is None or others:
+    if len(parents) > 1:  # in one ledger, some may be of its programme
+        parents = {None if parent is None else replace(parent, programme=None) for parent in parents}
+    parent = parents.pop()
+    if parent is None or parents:
         return ""
     # Contexts and compositions have no identifiers: two may be equal.
-    share = "all" if whole.identifier is not None or is_at_once(releases) else "each"
-    return f"; {share} part of {str(whole).removeprefix('in ')}"
+    share = "all" if parent.identifier is not None or is_at_once(releases) else "each"
+    return f"; {share} part of {str(parent).removeprefix('in ')}"
 
 
 def population_of(design: Design) -> tuple[object, ...]:
@@ -232,7 +234,7 @@ def population_of(design: Design) -> tuple[object, ...]:
 def _joint_sentence(releases: Sequence[Release], points: Points) -> str:
     # Use a release with assumed caps if there is one, so that the sentence mentions the assumption.
     example = max(releases, key=lambda release: release.design.count.reading.is_assumed)
-    statement = replace(example.stated, view=_joint_view(releases), loss=points, whole=None)
+    statement = replace(example.stated, view=_joint_view(releases), loss=points, parent=None)
     return replace(example, statement=statement).guarantee()
 
 

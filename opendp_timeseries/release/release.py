@@ -22,7 +22,7 @@ from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.design.design import LARGEST_ENTRY, Design, noise_exponent
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.release.statement import Statement, Whole
+from opendp_timeseries.release.statement import Parent, Statement
 
 FORMAT: Final = "opendp_timeseries release"
 #: A recomputed loss may differ in the last digits between machines.
@@ -171,7 +171,7 @@ class Release:
         :param distance: in units of privacy, from 1.
         :raises ValueError: if it has no statement.
         """
-        return replace(self, statement=replace(self.stated, distance=distance, whole=None, loss=()))
+        return replace(self, statement=replace(self.stated, distance=distance, parent=None, loss=()))
 
     def guarantee(self) -> str:
         """Return the guarantee in words, with that of the whole of which this is a part.
@@ -182,7 +182,7 @@ class Release:
         gap = "" if count.reading.gap == 1 else f", at least {count.reading.gap} apart"
         assumption = f", assuming at most {count.cap} steps of each{gap}" if count.reading.is_assumed else ""
         curve = "" if len(stated.loss) == 1 else "; more points of the curve are in the record"
-        membership = "" if stated.whole is None else f"; {stated.whole}"
+        membership = "" if stated.parent is None else f"; {stated.parent}"
         return f"{stated.view.words(stated.loss)} for {count.unit.of(stated.distance)}{assumption}{curve}{membership}"
 
     def verify(self) -> Points:
@@ -197,8 +197,8 @@ class Release:
         stated = self.stated
         points = self._recomputed(stated)
         check_covered("loss", stated.loss, points, "the release's own design gives")
-        if (whole := stated.whole) is not None:
-            check_whole(whole, self.design.loss(stated.distance), "this part of it alone gives")
+        if (parent := stated.parent) is not None:
+            check_parent(parent, self.design.loss(stated.distance), "this part of it alone gives")
         return points
 
     def _recomputed(self, statement: Statement) -> Points:
@@ -355,11 +355,11 @@ def check_covered(name: str, stated: Points, exact_points: Points, source: str) 
             raise ValueError(f"{name} ({point}) is stated, but {source} {exact}")
 
 
-def check_whole(whole: Whole, bound: PrivacyLoss, source: str) -> None:
-    """Refuse a whole that states less than the loss of something in it."""
-    delta = whole.loss[1]
-    first = (bound.zero_concentrated(delta) if whole.measure == CONCENTRATED else bound.epsilon_delta(delta))[0]
-    check_covered("loss of the whole", (whole.loss,), ((first, delta),), source)
+def check_parent(parent: Parent, bound: PrivacyLoss, source: str) -> None:
+    """Refuse a parent that states less than the loss of something in it."""
+    delta = parent.loss[1]
+    first = (bound.zero_concentrated(delta) if parent.measure == CONCENTRATED else bound.epsilon_delta(delta))[0]
+    check_covered("loss of the parent", (parent.loss,), ((first, delta),), source)
 
 
 def check_release(release: object) -> Release:

@@ -1,4 +1,4 @@
-"""The statement of a release about its loss: for whom, in which view, and as part of which whole."""
+"""The statement of a release about its loss: for whom, in which view, and as part of which parent."""
 
 import re
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED, Points, View, in_words
 
 _HEXADECIMAL: Final = re.compile("[0-9a-f]+")
-#: The kinds of wholes that a release may be part of, with their names in sentences.
-_WHOLES: Final = {"composition": "composition", "context": "Context", "programme": "programme", "ledger": "ledger"}
+#: Kinds of parents, with their names in sentences.
+_KINDS: Final = {"composition": "composition", "context": "Context", "programme": "programme", "ledger": "ledger"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whole:
-    """The whole of which a release is a part, with its guarantee for the same individuals.
+class Parent:
+    """The composition, Context, programme or ledger of a release, with its guarantee for the same individuals.
 
     :param kind: ``"composition"``, ``"context"``, ``"programme"`` or ``"ledger"``.
-    :param loss: (ε, δ), or (ρ, δ′), of the whole.
+    :param loss: (ε, δ), or (ρ, δ′), of the parent.
     :param measure: the measure of that loss, as in :class:`~opendp_timeseries.accounting.loss.View`.
     :param number: of this release, or of its entry in a ledger, from 1; for the ledger's programme, its number there.
-    :param parts: number of releases of the whole, if fixed; for a ledger, of its programme. Of a programme of parts of
+    :param parts: number of releases of the parent, if fixed; for a ledger, of its programme. Of a programme of parts of
         several releases each, these are numbered.
     :param identifier: of the ledger or the programme.
     :param digest: of the ledger with this entry, so that the removal of an entry is noticed.
@@ -37,18 +37,18 @@ class Whole:
     programme: str | None = None
 
     def __post_init__(self) -> None:
-        check.choice("kind of the whole", self.kind, _WHOLES)
-        check.choice("measure of the whole", self.measure, (APPROXIMATE, CONCENTRATED))
+        check.choice("kind of the parent", self.kind, _KINDS)
+        check.choice("measure of the parent", self.measure, (APPROXIMATE, CONCENTRATED))
         first, delta = self.loss
-        check.real("loss of the whole", first, minimum=0.0)
-        check.real("delta of the whole", delta, minimum=0.0, below=1.0)
+        check.real("loss of the parent", first, minimum=0.0)
+        check.real("delta of the parent", delta, minimum=0.0, below=1.0)
         for name, maximum in (("parts", None), ("number", self.parts)):
             if getattr(self, name) is not None:
                 check.integer(name, getattr(self, name), minimum=1, maximum=maximum)
         for name in ("identifier", "digest", "programme"):  # they are displayed, and may come from any document
             value = getattr(self, name)
             if value is not None and not _HEXADECIMAL.fullmatch(value):
-                raise ValueError(f"{name} of the whole ({check.quote(value)}) must be hexadecimal")
+                raise ValueError(f"{name} of the parent ({check.quote(value)}) must be hexadecimal")
 
     def __str__(self) -> str:
         of = "" if self.parts is None else f" of {self.parts}"
@@ -64,7 +64,7 @@ class Whole:
     @property
     def name(self) -> str:
         """Name of its kind, for sentences."""
-        return _WHOLES[self.kind]
+        return _KINDS[self.kind]
 
     @property
     def planned(self) -> str | None:
@@ -78,13 +78,13 @@ class Statement:
 
     :param view: the view of the loss.
     :param distance: number of units of privacy, such as individuals, that it covers.
-    :param whole: the whole of which the release is a part; None if no other release is known.
+    :param parent: that of which the release is a part; None if no other release is known.
     :param loss: in this view, as returned by :meth:`.View.points`; empty until computed.
     """
 
     view: View
     distance: int = 1
-    whole: Whole | None = None
+    parent: Parent | None = None
     loss: Points = ()
 
     def __post_init__(self) -> None:

@@ -40,7 +40,7 @@ def test_a_release_says_means_in_files_of_their_own(tmp_path, monkeypatch, capsy
     assert "rides-means.csv, " in " ".join(capsys.readouterr().out.split())
     releases = ts.read_releases((tmp_path / "rides.json").read_text())
     assert [one.design.count.reading.step_cap for one in releases[:2]] == [60, 1]
-    assert releases[0].stated.whole.loss[0] == pytest.approx(2.0)
+    assert releases[0].stated.parent.loss[0] == pytest.approx(2.0)
     kinds = [one.design.count.reading.grouping is not None for one in releases[:2]]
     series = [ts.smooth([one])[0] if grouped else ts.smooth(one) for one, grouped in zip(releases, kinds, strict=False)]
     means = ts.means(*series)

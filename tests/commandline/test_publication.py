@@ -161,7 +161,7 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, caps, rows,
         book = openpyxl.load_workbook(tmp_path / f"{name}.xlsx")
         assert [cell.value for cell in book["Series"][1]][:4] == ["time", "city", "north", "south"]
         for made in ts.read_releases((tmp_path / f"{name}.json").read_text()):
-            whole = made.stated.whole
+            whole = made.stated.parent
             assert (whole.number, whole.parts, whole.loss) == (None, None, (1.0, 1e-6))
         table = rows_of(tmp_path / f"{name}.csv")
         keys = list(dict.fromkeys(row["key"] for row in table))
@@ -551,7 +551,7 @@ def test_a_panel_by_flags_without_a_programme(city, capsys):
     )
     releases = ts.read_releases((city / "people.json").read_text())
     assert [release.size for release in releases] == [28 * 2 * releases[0].design.count.tiers.series, 1]
-    assert releases[0].stated.whole.loss[0] <= 50  # nobody is dropped, and the number of people is in the budget
+    assert releases[0].stated.parent.loss[0] <= 50  # nobody is dropped, and the number of people is in the budget
     capsys.readouterr()
     assert main([*log, *budget, "--by", "station", "--keys", "station 0", "station 1"]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -785,7 +785,7 @@ def test_a_record_is_of_a_programme_that_was_published(city, capsys):
     assert f"; in programme {programme.identifier[:16]} with (ε = 100, δ = 1e-06) in all" in said
     assert "They were planned in published.json." in said
     records = ts.read_releases((city / "release-2024-03.json").read_text())
-    assert {record.stated.whole.programme for record in records} == {programme.identifier}
+    assert {record.stated.parent.programme for record in records} == {programme.identifier}
     document = json.loads((city / "published.json").read_text())
     for change in ({"delta": 2e-6}, {"releases": document["releases"][4:]}):
         (city / "other.json").write_text(json.dumps(document | change))
@@ -795,14 +795,14 @@ def test_a_record_is_of_a_programme_that_was_published(city, capsys):
     false = json.loads(record)
     for change in ({"loss": [99.0, 1e-6]}, {"number": 2}, {"number": 1, "parts": 12}, {"parts": 3}):
         for one in false["releases"]:
-            one["statement"]["whole"] |= change
+            one["statement"]["parent"] |= change
             one["guarantee"] = ts.Release.from_dict(one).guarantee()
         (city / "false.json").write_text(json.dumps(false))
         assert main(["verify", "false.json", "--programme", "published.json"]) == 2
         assert "and that is not so by the programme itself" in refusal(capsys)
         false = json.loads(record)
     first, statement = records[0], records[0].stated
-    again = replace(first, statement=replace(statement, whole=replace(statement.whole, digest="ab")))
+    again = replace(first, statement=replace(statement, parent=replace(statement.parent, digest="ab")))
     for two, problem in (
         (first, "more releases of one count than were planned in published.json"),
         (again, "more releases of one count than were planned in published.json"),
@@ -883,8 +883,8 @@ SHARED = """--file trips-{part}.csv --identifier card --time started --start 202
 
 def renumbered(release, number):
     """A release that says that it has another number."""
-    whole = replace(release.stated.whole, number=number)
-    return replace(release, statement=replace(release.stated, whole=whole))
+    whole = replace(release.stated.parent, number=number)
+    return replace(release, statement=replace(release.stated, parent=whole))
 
 
 def test_several_publications_share_one_budget(tmp_path, monkeypatch, capsys):
@@ -941,7 +941,7 @@ def test_several_publications_share_one_budget(tmp_path, monkeypatch, capsys):
         assert said.count(f"; in programme {programme.identifier[:16]} with (ε = 2, δ = 1e-06) in all") == 1
         assert not re.search("release [0-9]| cap", said)
         records = ts.read_releases((tmp_path / f"{name}-2024-03.json").read_text())
-        wholes |= {(one.stated.whole.loss, one.stated.whole.planned) for one in records}
+        wholes |= {(one.stated.parent.loss, one.stated.parent.planned) for one in records}
         for one in records:  # each may be published alone
             (tmp_path / "alone.json").write_text(one.to_json())
             assert main(["verify", "alone.json", "--programme", "planned.json"]) == 0

@@ -72,7 +72,7 @@ def test_the_first_release_and_its_record(tmp_path):
     release = book.release(measurement(), LOG)
     assert states(book) == ["released"]
     assert book.releases() == (release,)
-    whole = release.statement.whole
+    whole = release.statement.parent
     assert (whole.kind, whole.number, whole.loss, whole.digest) == ("ledger", 1, (1.0, 1e-6), ANY)
     assert "entry 1 of a ledger with (ε = 1, δ = 1e-06) in all" in release.guarantee()
     assert book.verify() == book.spent()
@@ -412,7 +412,7 @@ def test_what_is_planned_is_the_whole_query(tmp_path):
         book.release(of_columns("buyer", "left", scale=scale)[1], nothing_is_read)
     release = book.release(programme.measurement(of_columns("buyer")[0]), log)
     assert book.spent().adaptivity == "adaptive"
-    assert release.statement.whole.kind == "ledger"
+    assert release.statement.parent.kind == "ledger"
 
 
 def test_behind_filters_the_law_is_that_of_reacting_data_unless_promised(tmp_path):
@@ -537,7 +537,7 @@ def test_the_digest_in_a_release_tells_of_an_entry_that_was_taken_back(tmp_path)
     second = book.release(measurement(), LOG)
     book.path.write_bytes(earlier)  # an older copy is a sound ledger by itself
     assert len(ts.Ledger(book.path).entries) == 1
-    assert (second.statement.whole.number, second.statement.whole.identifier) == (2, ts.Ledger(book.path).identifier)
+    assert (second.statement.parent.number, second.statement.parent.identifier) == (2, ts.Ledger(book.path).identifier)
 
 
 def test_a_torn_file_is_refused_wherever_it_ends(tmp_path):
@@ -665,7 +665,7 @@ def test_what_a_release_says_of_its_ledger_is_verified(tmp_path, planned):
         {"loss": [0.9, 1e-6]}, {"number": 2}, {"parts": 3}, {"digest": "00"}, {"digest": None}, {"programme": "aa"},
     ):  # fmt: skip
         lines = [json.loads(line)["entry"] for line in right.splitlines()[:-1]]
-        lines[2]["releases"][0]["statement"]["whole"] |= change
+        lines[2]["releases"][0]["statement"]["parent"] |= change
         texts = [json.dumps(line, ensure_ascii=False) for line in lines]
         book.path.write_bytes(reduce(Chain.then, texts, Chain()).file())
         refuses("a release of entry 1 says that it is", ts.Ledger(book.path).verify)
@@ -680,7 +680,7 @@ def test_parts_of_a_programme_name_it_in_the_same_words(tmp_path, planned):
     programme = ts.Programme.plan(counts, epsilon=1.0, delta=1e-6, sampling_probability=0.5)
     book, parts = new(tmp_path, programme=programme), [programme.measurement(each) for each in counts]
     releases = [book.release(parts[0], LOG), *book.release(ts.make_composition(parts[-2:], delta=1e-6), LOG)]
-    wholes = [release.stated.whole for release in releases]
+    wholes = [release.stated.parent for release in releases]
     assert {(whole.number, whole.parts, whole.programme) for whole in wholes} == {(None, None, programme.identifier)}
     named = f"programme {programme.identifier[:16]} with (ε = 1, δ = 1e-06) in all"
     assert all(one.guarantee().endswith(f"; in {named}") for one in releases)
@@ -688,7 +688,7 @@ def test_parts_of_a_programme_name_it_in_the_same_words(tmp_path, planned):
     assert book.verify().within
     right = book.path.read_bytes()
     lines = [json.loads(line)["entry"] for line in right.splitlines()[:-1]]
-    lines[2]["releases"][0]["statement"]["whole"]["number"] = 1
+    lines[2]["releases"][0]["statement"]["parent"]["number"] = 1
     texts = [json.dumps(line, ensure_ascii=False) for line in lines]
     book.path.write_bytes(reduce(Chain.then, texts, Chain()).file())
     refuses("a release of entry 1 says that it is entry 1 of", ts.Ledger(book.path).verify)

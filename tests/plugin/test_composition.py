@@ -91,14 +91,14 @@ def test_equal_releases_are_sampled_each_by_itself(log_space):
 def test_releases_say_of_which_whole_they_are_a_part(log_space, members):
     joined = ts.make_composition(members, delta=1e-6)
     for k, release in enumerate(joined(LOG)):
-        whole = release.stated.whole
+        whole = release.stated.parent
         assert (whole.kind, whole.number, whole.parts) == ("composition", k + 1, 3)
         assert whole.loss == joined.map(1)
         assert f"release {k + 1} of 3 in a composition with (ε = " in release.guarantee()
         # Each states its own loss, at the δ of the composition.
         assert release.stated.loss == (ts.make_composition(members[k : k + 1], delta=1e-6).map(1),)
         assert ts.Release.from_json(release.to_json()) == release
-    assert all(release.stated.whole is None for release in ts.make_composition(members)(LOG))
+    assert all(release.stated.parent is None for release in ts.make_composition(members)(LOG))
 
 
 def own_space():

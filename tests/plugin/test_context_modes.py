@@ -109,14 +109,14 @@ def test_an_odometer_has_no_end_and_its_releases_no_whole(loss):
     share = {"rho": 0.5} if "rho" in loss else {"epsilon": 0.5, "delta": 1e-7}
     for number in (1, 2, 3):
         release = ctx.query(**share).private_series(GRID).release()
-        assert release.stated.whole is None
+        assert release.stated.parent is None
         spent = ctx.current_privacy_loss()
         assert spent == pytest.approx(number * 0.5 if "rho" in loss else (number * 0.5, number * 1e-7), rel=1e-8)
     refuses("unbounded", ctx.remaining_privacy_loss)
     nested = count(ctx.query(**share)).compositor(split_evenly_over=2).release()
     release = nested.query().subsampled_gaussian(sampling_probability=1.0).release()
     assert "release 1 of 2 in a Context with" in release.guarantee()  # the nested one, which has an end
-    assert release.stated.whole.loss[0] == 0.5
+    assert release.stated.parent.loss[0] == 0.5
 
 
 def test_nested_releases_name_the_whole_of_all():

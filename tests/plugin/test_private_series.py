@@ -98,7 +98,7 @@ def test_it_composes_with_releases_of_every_kind(log_space, series, tmp_path):
     assert [len(release) for release in together(LOG)] == [2 * SIZE, 4 * 3 * SIZE, SIZE, 1]
     ledger = ts.Ledger.create(tmp_path / "book", programme=programme)
     for one in chains:
-        assert ledger.release(programme.measurement(one), LOG).stated.whole.kind == "ledger"
+        assert ledger.release(programme.measurement(one), LOG).stated.parent.kind == "ledger"
     free = ts.Ledger.create(tmp_path / "free", epsilon=2.0, delta=1e-5)
     assert free.release(series, LOG).design == stated_designs(series)[0].design
     scale = free.least_scale(chain, sampling_probability=1.0)

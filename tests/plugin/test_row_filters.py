@@ -117,7 +117,7 @@ def test_queries_of_a_context_read_some_rows():
         ts.then_individual_count() >> noise,
     ]
     first, _ = ctx.log_query(rows=AT_ONE).composition(both).release()
-    assert first.stated.whole.loss == (1.0, 1e-6)
+    assert first.stated.parent.loss == (1.0, 1e-6)
 
 
 def test_rows_are_refused_where_nothing_would_be_stated():

@@ -350,7 +350,7 @@ def demand_covered(release, case, measurement):
     right = points(name, path.map(release.stated.distance), release.stated.loss)
     for stated, least in zip(release.stated.loss, right, strict=True):
         assert all(s >= r * (1 - 1e-9) for s, r in zip(stated, least, strict=True)), (str(case), stated, least)
-    whole = release.stated.whole
+    whole = release.stated.parent
     if whole is not None and whole.kind == "composition" and measurement is not None:
         (right,) = points(name, measurement.map(1), None)
         assert all(s >= r * (1 - 1e-9) for s, r in zip(whole.loss, right, strict=True)), str(case)
@@ -505,11 +505,11 @@ def test_of_several_individuals_a_composition_says_what_they_lose_together():
 
     for release in context()(both):
         assert release.stated.distance == 2
-        assert release.stated.whole.loss == both.map(2)
+        assert release.stated.parent.loss == both.map(2)
     for release in context()(dp.c.make_composition([both, *members]))[0]:
-        assert release.stated.whole is None  # of something larger
+        assert release.stated.parent is None  # of something larger
     planned = ts.Programme.plan([case().chain], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
-    assert context()(planned.measurement(case().chain)).stated.whole is None
+    assert context()(planned.measurement(case().chain)).stated.parent is None
 
 
 # --- fixed in advance ---
@@ -647,6 +647,6 @@ def test_processing_keeps_its_order_and_its_place():
         (first, ((second, number), third)), end = made
         assert (number, end) == (1, "end")
         assert [type(release) for release in (first, second, third)] == [ts.Release] * 3
-        assert [release.stated.whole.number for release in (first, second, third)] == (
-            [1, 1, 1] if first.stated.whole.kind == "context" else [1, 2, 3]
+        assert [release.stated.parent.number for release in (first, second, third)] == (
+            [1, 1, 1] if first.stated.parent.kind == "context" else [1, 2, 3]
         )

@@ -83,7 +83,7 @@ def test_releases_have_the_names_of_groups_and_are_read_back():
     for release, measurement in zip((leaves, totals), alone, strict=True):
         assert ts.Release.from_json(release.to_json()) == release
         assert release.stated.loss == (measurement.map(1),)
-        assert release.stated.whole.loss == together.map(1)
+        assert release.stated.parent.loss == together.map(1)
     document = ts.write_releases([leaves, totals], adaptivity="adaptive")
     assert ts.read_releases(document) == (leaves, totals)
     ((epsilon, delta),) = json.loads(document)["joint_loss"]

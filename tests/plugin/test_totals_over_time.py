@@ -169,7 +169,7 @@ def test_it_composes_with_series_of_every_kind(log_space, tmp_path):
     assert [len(release) for release in together(LOG)] == [1, 8, 4, 12]
     ledger = ts.Ledger.create(tmp_path / "book", programme=programme)
     for one in chains:
-        assert ledger.release(programme.measurement(one), LOG).stated.whole.kind == "ledger"
+        assert ledger.release(programme.measurement(one), LOG).stated.parent.kind == "ledger"
 
 
 def test_in_contexts(log_space):

@@ -108,7 +108,7 @@ def test_nested_contexts_take_rho_too(log_space, budget):
     assert release.stated.loss[0] == pytest.approx((0.05, 0.0), rel=1e-8)
     assert release.guarantee().startswith("0.05-zCDP for one individual")
     both = nested.query().composition([ts.then_subsampled_gaussian(1.0, **EVERY)] * 2).release()
-    assert both[0].stated.whole.loss == (0.1, 0.0)
+    assert both[0].stated.parent.loss == (0.1, 0.0)
     assert "; in a Context with 0.1-zCDP in all" in both[0].guarantee()
 
 

@@ -13,7 +13,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.release.documents import joint_guarantee, population_of, read_document
-from opendp_timeseries.release.statement import Whole
+from opendp_timeseries.release.statement import Parent
 from tests.refused import refuses
 from tests.release.made import LOG, SMOOTH, behind, count, released
 
@@ -128,10 +128,10 @@ def test_releases_in_every_measure_state_their_joint_loss(view):
 def test_a_joint_guarantee_names_the_whole_of_which_all_releases_are_parts(kinds, identifiers, said):
     names = [None, None] if identifiers is None else identifiers.split()
     wholes = [
-        Whole(kind=kind, loss=(9.0, 1e-3), number=number, digest=f"{number:02}", identifier=name)
+        Parent(kind=kind, loss=(9.0, 1e-3), number=number, digest=f"{number:02}", identifier=name)
         for number, (kind, name) in enumerate(zip(kinds.split(), names, strict=True), 1)
     ]
-    parts = [replace(one, statement=replace(one.stated, whole=own)) for one, own in zip(two(), wholes, strict=True)]
+    parts = [replace(one, statement=replace(one.stated, parent=own)) for one, own in zip(two(), wholes, strict=True)]
     assert joint_guarantee(parts) == f"{joint_guarantee(two())}{said}"
     assert joint_guarantee([parts[0], two()[1]]) == joint_guarantee(two())
 
@@ -234,7 +234,7 @@ def test_the_sentence_of_a_document_has_its_numbers(tmp_path):
 def lying(release, claim=None, **whole):
     """The record of a release, which says something else of its whole."""
     document = release.to_dict()
-    document["statement"]["whole"] |= whole | (claim or {})
+    document["statement"]["parent"] |= whole | (claim or {})
     return document | {"guarantee": ts.Release.from_dict(document).guarantee()}
 
 
@@ -242,13 +242,13 @@ def lying(release, claim=None, **whole):
 def test_a_whole_is_not_below_its_part(view):
     parts = [behind(count(), scale, **view) for scale in (3.0, 9.0)]
     releases = ts.make_composition(parts, **view)(LOG)
-    (first, second) = loss = releases[0].stated.whole.loss
+    (first, second) = loss = releases[0].stated.parent.loss
     alone = releases[0].stated.loss[0][0]
     assert len(ts.read_releases(json.dumps(lying(releases[0])))) == 1
     for less in ([1e-9, 0.0], [first, 0.0], [alone * 0.999, second], [first, second * 1e-9]):
         if less[1] == 0.0 and "failure_probability" in view:
             continue  # a mixture has ρ of its own with certainty
-        with pytest.raises(ValueError, match=r"^loss of the whole .* is stated, but this part of it alone gives"):
+        with pytest.raises(ValueError, match=r"^loss of the parent .* is stated, but this part of it alone gives"):
             ts.read_releases(json.dumps(lying(releases[0], loss=less)))
     # All parts are here: the whole is not below all of them together, either.
     assert ts.write_releases(releases, adaptivity="adaptive")
@@ -257,7 +257,10 @@ def test_a_whole_is_not_below_its_part(view):
     false = [ts.Release.from_dict(document) for document in documents]
     assert all(release.verify() for release in false)
     refuses(
-        r"^loss of the whole .* is stated, but its parts together give", ts.write_releases, false, adaptivity="adaptive"
+        r"^loss of the parent .* is stated, but its parts together give",
+        ts.write_releases,
+        false,
+        adaptivity="adaptive",
     )
     # The same part again loses nothing more, and of parts of two equal compositions nothing is known.
     other = ts.Release.from_dict(lying(ts.make_composition(parts, **view)(LOG)[1], loss=less))
@@ -278,7 +281,7 @@ LEDGER, PROGRAMME = ({"kind": kind, "identifier": "ab"} for kind in ("ledger", "
 )  # fmt: skip
 def test_parts_that_say_otherwise_of_their_whole_are_of_it(named, said):
     releases = ts.make_composition([behind(count(), scale, delta=1e-6) for scale in (3.0, 9.0)], delta=1e-6)(LOG)
-    first, second = releases[0].stated.whole.loss
+    first, second = releases[0].stated.parent.loss
     for share, error in ((1.0, None), (0.999, "its parts together give")):
         losses = [[first * share * more, second] for more in (1.0, said.get("loss", 1.0))]
         claims = [named | {"loss": losses[0]}, named | said | {"loss": losses[1]}]
@@ -299,7 +302,7 @@ def test_shares_of_a_context_are_of_it_whatever_they_are_spent_on():
         *context.query().composition([behind(count())] * 2).release(),
         context.query().composition([behind(count())]).release()[0],
     ]
-    assert [release.stated.whole.number for release in releases] == [1, 1, 2]
+    assert [release.stated.parent.number for release in releases] == [1, 1, 2]
     assert ts.write_releases(releases)
     losses = [release.design.loss() for release in releases]
     least, _ = joint_loss(losses, adaptivity="non-adaptive").epsilon_delta(1e-5)

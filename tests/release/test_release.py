@@ -116,9 +116,9 @@ def test_counts_made_elsewhere_say_that_the_caps_are_assumed():
 
 def test_a_release_at_another_distance_is_of_no_whole():
     part, _ = ts.make_composition([behind(count())] * 2, delta=1e-6)(LOG)
-    assert part.stated.whole is not None
+    assert part.stated.parent is not None
     several = part.at_distance(3)
-    assert several.stated.whole is None
+    assert several.stated.parent is None
     assert "3 individuals added or removed" in several.guarantee()
     assert several != part
     for wrong in (0, -1, 1.5, True):
@@ -153,7 +153,7 @@ def test_queries_of_a_context_state_their_share_and_the_whole():
     ((epsilon, delta),) = release.verify()
     assert 0.5 * (1 - 1e-8) < epsilon <= 0.5
     assert 5e-7 * (1 - 1e-8) < delta <= 5e-7
-    assert (release.stated.distance, release.stated.whole.loss) == (2, (1.0, 1e-6))
+    assert (release.stated.distance, release.stated.parent.loss) == (2, (1.0, 1e-6))
     assert (
         "for 2 individuals added or removed; release 1 of 2 in a Context with (ε = 1, δ = 1e-06) in all"
         in release.guarantee()

@@ -1,4 +1,4 @@
-"""What is stated of a loss: in which view, in words, and as part of which whole."""
+"""What is stated of a loss: in which view, in words, and as part of which parent."""
 
 import dataclasses
 import json
@@ -12,12 +12,12 @@ from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED, PROFILE
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
-from opendp_timeseries.release.statement import Statement, Whole
+from opendp_timeseries.release.statement import Parent, Statement
 from tests.refused import refuses
 
 LOSS = extremal_law(Influence(l0=3, l2=3**0.5, linf=1.0), 0.5, 9).at(2.0)
 VIEWS = [View(APPROXIMATE, delta=1e-5), View(CONCENTRATED, failure_probability=1e-5), View(PROFILE), View(RENYI)]
-WHOLE = Whole(kind="composition", loss=(1.0, 1e-6), number=2, parts=3)
+PARENT = Parent(kind="composition", loss=(1.0, 1e-6), number=2, parts=3)
 
 
 def test_points_are_those_of_the_loss():
@@ -64,18 +64,18 @@ def test_views_that_do_not_fit_are_refused(fields, message):
 
 
 @pytest.mark.parametrize(
-    ("whole", "words"),
+    ("parent", "words"),
     [
-        (WHOLE, "release 2 of 3 in a composition with (ε = 1, δ = 1e-06) in all"),
-        (Whole(kind="context", loss=(0.5, 1e-7)), "in a Context with (ε = 0.5, δ = 1e-07) in all"),
-        (Whole(kind="programme", loss=(1.0, 0.0), number=1, parts=12),
+        (PARENT, "release 2 of 3 in a composition with (ε = 1, δ = 1e-06) in all"),
+        (Parent(kind="context", loss=(0.5, 1e-7)), "in a Context with (ε = 0.5, δ = 1e-07) in all"),
+        (Parent(kind="programme", loss=(1.0, 0.0), number=1, parts=12),
          "release 1 of 12 in a programme with (ε = 1, δ = 0) in all"),
-        (Whole(kind="ledger", loss=(0.25, 1e-6), measure=CONCENTRATED, number=7),
+        (Parent(kind="ledger", loss=(0.25, 1e-6), measure=CONCENTRATED, number=7),
          "entry 7 of a ledger with 1e-06-approximate 0.25-zCDP in all"),
     ],
 )  # fmt: skip
-def test_a_whole_in_words(whole, words):
-    assert str(whole) == words
+def test_a_parent_in_words(parent, words):
+    assert str(parent) == words
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_a_whole_in_words(whole, words):
      {"programme": ""}, {"identifier": "of ε = 0.01", "kind": "programme"}, {"digest": "\x1b[2J"}, {"number": 4}],
 )  # fmt: skip
 def test_wholes_that_cannot_be_are_refused(change):
-    name = next(iter(change)).replace("loss", "loss of the whole|delta of the whole")
-    refuses(name, dataclasses.replace, WHOLE, error=(TypeError, ValueError), **change)
+    name = next(iter(change)).replace("loss", "loss of the parent|delta of the parent")
+    refuses(name, dataclasses.replace, PARENT, error=(TypeError, ValueError), **change)
 
 
 def test_statements_come_back_exactly():
     for view in VIEWS:
-        for whole in (None, WHOLE, Whole(kind="ledger", loss=(1.0, 1e-6), number=1, identifier="1f", digest="d0")):
-            statement = Statement(view=view, distance=3, whole=whole, loss=view.points(LOSS))
+        for parent in (None, PARENT, Parent(kind="ledger", loss=(1.0, 1e-6), number=1, identifier="1f", digest="d0")):
+            statement = Statement(view=view, distance=3, parent=parent, loss=view.points(LOSS))
             assert decode(Statement, json.loads(json.dumps(encode(statement))), "statement") == statement
 
 
