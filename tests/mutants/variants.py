@@ -1142,7 +1142,7 @@ MUTANTS = [
     mutant("parts that two ledgers paid for are of two programmes", "documents:_names_of_parent",
            edited((", *planned]", "]")), "test_parts_that_several_ledgers_paid_for_are_of_one_programme"),
     mutant("a share of a Context is of one release", "documents:_has_one_parent",
-           edited(("one.composition or id(one)", "id(one)")),
+           edited(("member.composition or id(member)", "id(member)")),
            "test_shares_of_a_context_are_of_it_whatever_they_are_spent_on"),
     mutant("equal Contexts are one", "documents:_has_one_parent", always(True),
            "test_shares_of_a_context_are_of_it_whatever_they_are_spent_on"),
