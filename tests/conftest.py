@@ -12,6 +12,8 @@ os.environ["PYTHON_COLORS"] = "0"
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.snapshots import Snapshots
+
 # Python would look for garbage in all that is imported and collected, again and again, for a sixth of that time.
 gc.set_threshold(100_000, 20, 20)
 
@@ -32,6 +34,16 @@ def pytest_collection():
     if unknown:
         del sys.modules["sklearn"]
     dp.enable_features("contrib", "honest-but-curious")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--update", action="store_true", help="write snapshots anew, instead of comparing with them")
+
+
+@pytest.fixture
+def snapshot(request):
+    """What is said, in files beside the tests."""
+    return Snapshots(request.path.parent / "snapshots", update=request.config.getoption("update"))
 
 
 @pytest.fixture

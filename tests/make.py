@@ -2,6 +2,8 @@
 
 from dataclasses import fields, replace
 
+import opendp.prelude as dp
+
 import opendp_timeseries as ts
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.reading import Reading
@@ -31,6 +33,19 @@ def changed(made, **changes):
         excess = "drop" if isinstance(made.weighting, Drop) else made.weighting.norm
         flat |= {"participation_cap": made.cap, "excess": excess}
     return count(**flat | changes)
+
+
+def space(metric=None, *, identifier="id", time="time"):
+    """Make the space of event logs in which individuals are added or removed, unless another metric is given."""
+    return ts.event_log_domain(identifier=identifier, time=time), metric or dp.symmetric_distance()
+
+
+def context(log, loss=None, shares=1, *, distance=1, metric=None, time="time", **split):
+    """Make a Context of a log, in equal shares if no split is given, with (ε, δ) = (1, 1e-6) if no loss is."""
+    domain, metric = space(metric, time=time)
+    loss = dp.loss_of(epsilon=1.0, delta=1e-6) if loss is None else loss
+    split = split or {"split_evenly_over": shares}
+    return ts.compositor(log, domain=domain, privacy_unit=(metric, distance), privacy_loss=loss, **split)
 
 
 def then_total(grid, **options):

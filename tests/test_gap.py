@@ -5,10 +5,10 @@ import csv
 from pathlib import Path
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from tests import make
 
 PEMS = Path(__file__).parent / "data" / "pems_flow_5min_2016_janfeb.csv"
 SIZE, CAP, GAP = 1800, 180, 10
@@ -52,7 +52,7 @@ def cars(log):
 
 
 def pipeline(gap, std):
-    space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    space = make.space(time="step")
     signal = space >> ts.then_participation_count(ts.TimeGrid(size=SIZE), participation_cap=CAP, gap=gap)
     if std:
         signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(SIZE, std))
@@ -77,14 +77,14 @@ def returning(apart):
 
 
 def test_where_everybody_keeps_the_gap_nothing_is_lost(apart):
-    count = (ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()) >> ts.then_participation_count(
+    count = make.space(time="step") >> ts.then_participation_count(
         ts.TimeGrid(size=SIZE), participation_cap=CAP, gap=GAP
     )
     assert np.array_equal(count(apart), flow())
 
 
 def test_what_the_gap_loses_is_what_comes_back_too_soon(returning):
-    count = (ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()) >> ts.then_participation_count(
+    count = make.space(time="step") >> ts.then_participation_count(
         ts.TimeGrid(size=SIZE), participation_cap=CAP, gap=GAP
     )
     counts = np.array(count(returning))

@@ -23,6 +23,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.counting.files import read_csv_log
+from tests import make
 from tests.counting.tables import count_of
 from tests.refused import refuses
 
@@ -33,7 +34,7 @@ NAT = INT64.min
 
 
 def count(grid=INTEGER, cap=3):
-    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    space = make.space()
     return space >> ts.then_participation_count(grid, participation_cap=cap, step_cap=2, excess="drop")
 
 
@@ -266,7 +267,7 @@ def test_refusals_of_a_schema_quote_names_and_types_only():
 
 
 ROWS = pd.DataFrame({"id": [f"a secret {k % 39}" for k in range(40)], "time": pd.Timestamp("2024-03-04")})
-PANDAS = (ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance())
+PANDAS = make.space()
 
 
 def budget(**given):
@@ -317,7 +318,7 @@ def test_rows_in_place_of_a_parameter_are_not_quoted(slip, rows):
 
 @pytest.mark.parametrize("digits", [200, 5000])
 def test_numbers_of_many_digits_are_refused_and_not_written_out(digits):
-    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    space = make.space()
     for name, call in {
         "participation_cap": lambda many: count(cap=-many),
         "step_cap": lambda many: space >> ts.then_participation_count(INTEGER, participation_cap=1, step_cap=many),
@@ -349,13 +350,7 @@ def test_names_that_are_not_utf8_stay_different_people(tmp_path):
 
 def test_what_is_made_on_the_way_shows_no_rows():
     log = {"id": np.array([123456789]), "time": np.array([7])}
-    context = ts.compositor(
-        log,
-        domain=ts.event_log_domain(identifier="id", time="time"),
-        privacy_unit=(dp.symmetric_distance(), 1),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-        split_evenly_over=1,
-    )
+    context = make.context(log)
     query = context.query().participation_count(INTEGER, participation_cap=3, excess="drop")
     shown = [repr(thing) + str(thing) for thing in (context, query, pipeline(), pipeline()(log), count())]
     assert not any("123456789" in text for text in shown)
@@ -411,7 +406,7 @@ measure = {
     "profile": {"output_measure": dp.smoothed_max_divergence()},
     "Renyi": {"output_measure": dp.renyi_divergence()},
 }[accounting]
-space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+space = make.space()
 mechanism = (space >> ts.then_participation_count(ts.TimeGrid(size=12), participation_cap=3, excess="drop")
              >> ts.then_subsampled_gaussian(1.0, sampling_probability=0.5, **measure))
 log = {"id": np.arange(300) % 50, "time": np.arange(300) * 7 % 12}
@@ -469,7 +464,7 @@ def test_ten_kilobytes_lost_in_each_map_are_noticed():
 def test_objects_outlive_the_scope_that_built_them():
     def build():
         grid, kernel = ts.TimeGrid(size=12), ts.gaussian_kernel(12, 1.0)
-        space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+        space = make.space()
         signal = (
             space
             >> ts.then_participation_count(grid, participation_cap=3, excess="drop")

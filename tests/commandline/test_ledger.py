@@ -575,41 +575,6 @@ def test_where_memory_ends_commands_end(in_folder, capsys, log, limits):
     assert any(ends)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["ledger", "people.ledger"], "people.ledger) does not exist; check the name"),
-        (["ledger", "log.csv"], "log.csv) is refused: it is in another format"),
-        (["ledger", "people.ledger", "--new"], "--new takes the budget of all releases together"),
-        (["ledger", "people.ledger", "--new", "--epsilon", "1"], "--epsilon and --delta, or --programme"),
-        (["ledger", "people.ledger", "--delta", "1"], "--delta is fixed when a ledger is made: give --new"),
-        (["ledger", "people.ledger", "--adaptivity", "adaptive"], "--adaptivity is fixed when a ledger is made"),
-        (["ledger", "people.ledger", "--new", "--epsilon", "-1", "--delta", "1e-6"], "epsilon (-1.0) must be greater"),
-        (["ledger", "log.csv", "--new", "--epsilon", "1", "--delta", "1e-6"], "ledger (log.csv) exists already"),
-        (
-            ["ledger", "none/a", "--new", "--epsilon", "1", "--delta", "1e-6"],
-            "cannot be locked, as none/.a.lock cannot be opened (No such file or directory); put it into a folder",
-        ),
-        (["ledger", "a", "--new", "--programme", "log.csv"], "programme (log.csv) is refused"),
-        (["ledger", "a", "--new", "--programme", "log.csv", "--delta", "1"], "or --programme"),
-        (["--resume", "--output", "a"], "--resume is for a release with --ledger"),
-        (["--ledger", "people.ledger", "--output", "a"], "does not exist"),
-    ],
-)
-def test_refusals(in_folder, capsys, arguments, message):
-    before = sorted(path.name for path in in_folder.iterdir())
-    assert main(arguments) == 2
-    assert message in refusal(capsys)
-    assert [path.name for path in sorted(in_folder.iterdir()) if path.suffix != ".lock"] == before
-
-
-def test_without_a_programme_a_release_says_its_budget(in_folder, capsys):
-    assert new() == 0
-    capsys.readouterr()
-    assert make("day", epsilon=None) == 2
-    assert "has no programme: give --epsilon and --delta of this release" in refusal(capsys)
-
-
 def test_a_ledger_of_days_takes_nothing_else(in_folder, capsys):
     assert new("--epsilon", "1", "--delta", "1e-6", "--period", "1d") == 0
     assert "within one day (UTC), not all that they did" in capsys.readouterr().out
@@ -620,18 +585,6 @@ def test_a_ledger_of_days_takes_nothing_else(in_folder, capsys):
     assert make("days", "--period", "1d") == 0
     assert "all releases so far" in (said := capsys.readouterr().out)
     assert "within one day (UTC), not all that they did, added or removed." in said
-
-
-def test_what_does_not_go_with_a_period_is_refused(in_folder, capsys):
-    assert new("--epsilon", "1", "--delta", "1e-6", "--zone", "UTC") == 2
-    assert "--zone (UTC) is the zone of --period" in refusal(capsys)
-    programme = ts.Programme.plan([count("2024-01-01T00:00")], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
-    (in_folder / "day.json").write_text(programme.to_json())
-    for more in (["--period", "1d"], ["--adaptivity", "adaptive"]):
-        assert new("--programme", "day.json", *more) == 2
-        assert "programme brings its own budget and unit of privacy: leave out the other" in refusal(capsys)
-    assert main(["ledger", "people.ledger", "--period", "1d"]) == 2
-    assert "--period is fixed when a ledger is made" in refusal(capsys)
 
 
 @pytest.mark.parametrize("name", ["when", "absent", "date"])

@@ -306,7 +306,7 @@ def test_a_column_in_place_of_its_name_is_not_quoted(name):
 
 
 def test_a_measurement_behind_another_count_does_not_chain():
-    log = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    log = make.space()
     counts = [log >> ts.then_participation_count(TimeGrid(size=9), participation_cap=cap) for cap in (3, 40)]
     noise = ts.make_subsampled_gaussian(*counts[0].output_space, 3.0, sampling_probability=0.5)
     assert (counts[0] >> noise)({"id": np.arange(3), "time": np.arange(3)}).design.count.cap == 3

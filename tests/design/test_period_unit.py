@@ -11,9 +11,9 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.accounting.joint import FilteredLoss, filter_order
-from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import log_of
+from tests import make
 from tests.oracles import counting as oracle
 from tests.refused import refuses
 
@@ -222,17 +222,6 @@ def test_the_unit_is_said_wherever_the_guarantee_is():
     assert WORDS in str(context)
 
 
-def test_other_units_are_said_as_they_are():
-    said = {
-        str(Unit(period=ts.grid.Period(length, zone))).removeprefix("one individual within ").partition(",")[0]
-        for length, zone in [("1w", "UTC"), ("1mo", "UTC"), ("1q", "UTC"), ("1y", "UTC"), (24, None), (1, None)]
-    }
-    assert said == {
-        "one week from Monday (UTC)", "one month (UTC)", "one quarter (UTC)", "one year (UTC)",
-        "one period of 24 steps", "one step",
-    }  # fmt: skip
-
-
 # --- Records
 
 
@@ -286,13 +275,7 @@ def test_records_of_two_units_do_not_add_up():
 
 
 def context_of_days(shares):
-    return ts.compositor(
-        nobody(),
-        domain=LOG,
-        privacy_unit=(day(), 1),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-        split_evenly_over=shares,
-    )
+    return make.context(nobody(), shares=shares, metric=day())
 
 
 def test_measurements_of_two_units_do_not_compose():

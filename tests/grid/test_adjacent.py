@@ -5,7 +5,6 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.grid import extended, grid_over, steps_ahead
-from tests.refused import refuses
 
 BERLIN = "Europe/Berlin"
 
@@ -42,27 +41,6 @@ def test_days_and_months_ahead_of_coarser_grids():
     assert extended(ts.TimeGrid(size=5), 3) == ts.TimeGrid(size=8)
 
 
-@pytest.mark.parametrize(
-    ("ahead", "error", "match"),
-    [
-        ("1mo", ValueError, r"ahead \('1mo'\) must be whole steps of .* and no more time than was released: how far"),
-        ("30min", ValueError, r"ahead \('30min'\) must be whole steps"),
-        ("soon", ValueError, r"ahead \('soon'\) must be a whole number and a unit"),
-        (0, ValueError, r"ahead \(0\) must"),
-        (25, ValueError, r"ahead \(25\) must"),
-        (2.5, TypeError, "ahead"),
-    ],
-)
-def test_other_times_ahead_are_refused(ahead, error, match):
-    refuses(match, steps_ahead, ahead, hours("2024-01-01", "2024-01-02"), error=error)
-
-
-def test_time_ahead_of_step_numbers_or_edges_is_refused():
-    refuses("needs a grid with times", steps_ahead, "1w", ts.TimeGrid(size=400))
-    with pytest.raises(ValueError, match="ahead must be left out of a grid from edges"):
-        extended(ts.TimeGrid.from_edges(["2024-09-02", "2024-12-21", "2025-01-06"], zone=BERLIN), 1)
-
-
 def test_one_grid_over_several():
     months = [hours(f"2024-{month:02}-01", f"2024-{month + 1:02}-01") for month in (2, 3, 4)]
     together = grid_over(months)
@@ -71,9 +49,3 @@ def test_one_grid_over_several():
     terms = [["2024-09-02", "2024-12-21", "2025-01-06"], ["2025-01-06", "2025-04-12"]]
     of_edges = grid_over([ts.TimeGrid.from_edges(edges, zone="Europe/London") for edges in terms])
     assert of_edges == ts.TimeGrid.from_edges(terms[0] + terms[1][1:], zone="Europe/London")
-
-
-def test_grids_that_do_not_follow_each_other_are_refused():
-    january, march = hours("2024-01-01", "2024-02-01"), hours("2024-03-01", "2024-04-01")
-    refuses(r"does not begin where .* ends: give the release between them", grid_over, [january, march])
-    refuses("one step and zone", grid_over, [january, hours("2024-02-01", "2024-03-01", "UTC")])

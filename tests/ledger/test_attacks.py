@@ -15,13 +15,14 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries import _files
+from tests import make
 from tests.refused import refuses
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks, and files that are replaced while open")
 
 dp.enable_features("contrib", "honest-but-curious")
 LOG = {"id": np.array([7, 8]), "time": np.array([0, 30])}
-SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+SPACE = make.space()
 MEASUREMENT = (
     SPACE
     >> ts.then_participation_count(ts.TimeGrid(size=48), participation_cap=10)

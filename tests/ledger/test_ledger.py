@@ -1,6 +1,7 @@
 """The ledger: nothing is released unrecorded, nothing is spent twice, and no crash loses what was spent."""
 
 import contextlib
+import copy
 import dataclasses
 import errno
 import json
@@ -31,11 +32,12 @@ from opendp_timeseries.ledger import ledger
 from opendp_timeseries.ledger.book import Chain, _digest
 from opendp_timeseries.plugin.mechanisms import PackageMap, mechanism_of
 from opendp_timeseries.release.documents import joint_guarantee
+from tests import make
 from tests.limits import within
 from tests.refused import refuses
 
 dp.enable_features("contrib", "honest-but-curious")
-SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+SPACE = make.space()
 LOG = {"id": np.array([7, 8]), "time": np.array(["2024-01-01T05", "2024-01-02T07"], dtype="datetime64[s]")}
 posix = pytest.mark.skipif(sys.platform == "win32", reason="forks, and POSIX signals")
 
@@ -57,6 +59,16 @@ def new(folder, **options):
 
 def nothing_is_read():
     pytest.fail("the log was read")
+
+
+def entries_of(book):
+    return [json.loads(line)["entry"] for line in book.path.read_text().splitlines()[:-1]]
+
+
+def rewrite(book, entries):
+    """Write a ledger of these entries, with digests that are right."""
+    texts = [json.dumps(entry, ensure_ascii=False) for entry in entries]
+    book.path.write_bytes(reduce(Chain.then, texts, Chain()).file())
 
 
 def states(book):
@@ -640,18 +652,18 @@ def test_another_file_is_refused(tmp_path, foreign):
 def test_a_file_with_right_digests_and_wrong_content_is_refused(tmp_path, change, message):
     book = new(tmp_path)
     book.release(measurement(), LOG)
-    lines = [json.loads(line)["entry"] for line in book.path.read_text().splitlines()[:-1]]
+    lines = entries_of(book)
     change(lines)
-    book.path.write_bytes(reduce(Chain.then, [json.dumps(line, ensure_ascii=False) for line in lines], Chain()).file())
+    rewrite(book, lines)
     refuses(rf"is refused: .*{message}", ts.Ledger, book.path)
 
 
 def test_a_record_of_something_else_is_found_by_verification(tmp_path):
     book = new(tmp_path)
     book.release(measurement(), LOG)
-    lines = [json.loads(line)["entry"] for line in book.path.read_text().splitlines()[:-1]]
+    lines = entries_of(book)
     lines[1]["designs"][0]["scale"] = 40.0  # as if less had been spent
-    book.path.write_bytes(reduce(Chain.then, [json.dumps(line, ensure_ascii=False) for line in lines], Chain()).file())
+    rewrite(book, lines)
     refuses("releases of entry 1 do not have the designs that were entered", ts.Ledger(book.path).verify)
 
 
@@ -660,16 +672,15 @@ def test_what_a_release_says_of_its_ledger_is_verified(tmp_path, planned):
     programme = ts.Programme.plan([count(1), count(2)], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
     book = new(tmp_path, **({"programme": programme} if planned else {}))
     book.release(programme.measurement(count(1)) if planned else measurement(), LOG)
-    right = book.path.read_bytes()
+    right = entries_of(book)
     for change in (
         {"loss": [0.9, 1e-6]}, {"number": 2}, {"parts": 3}, {"digest": "00"}, {"digest": None}, {"programme": "aa"},
     ):  # fmt: skip
-        lines = [json.loads(line)["entry"] for line in right.splitlines()[:-1]]
+        lines = copy.deepcopy(right)
         lines[2]["releases"][0]["statement"]["parent"] |= change
-        texts = [json.dumps(line, ensure_ascii=False) for line in lines]
-        book.path.write_bytes(reduce(Chain.then, texts, Chain()).file())
+        rewrite(book, lines)
         refuses("a release of entry 1 says that it is", ts.Ledger(book.path).verify)
-    book.path.write_bytes(right)
+    rewrite(book, right)
     assert ts.Ledger(book.path).verify().within
 
 
@@ -686,11 +697,9 @@ def test_parts_of_a_programme_name_it_in_the_same_words(tmp_path, planned):
     assert all(one.guarantee().endswith(f"; in {named}") for one in releases)
     assert joint_guarantee(releases).endswith(f"; all part of {named}")  # as a page of all of them says
     assert book.verify().within
-    right = book.path.read_bytes()
-    lines = [json.loads(line)["entry"] for line in right.splitlines()[:-1]]
+    lines = entries_of(book)
     lines[2]["releases"][0]["statement"]["parent"]["number"] = 1
-    texts = [json.dumps(line, ensure_ascii=False) for line in lines]
-    book.path.write_bytes(reduce(Chain.then, texts, Chain()).file())
+    rewrite(book, lines)
     refuses("a release of entry 1 says that it is entry 1 of", ts.Ledger(book.path).verify)
 
 
@@ -707,9 +716,9 @@ def test_parts_that_several_ledgers_paid_for_are_of_one_programme(tmp_path):
 def test_a_ledger_has_the_budget_of_its_programme(tmp_path):
     programme = ts.Programme.plan([count(1)], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
     book = new(tmp_path, programme=programme)
-    lines = [json.loads(line)["entry"] for line in book.path.read_text().splitlines()[:-1]]
-    for change in ({"epsilon": 0.1}, {"delta": 1e-9}, {"unit": lines[0]["unit"] | {"replaced": True}}):
-        book.path.write_bytes(Chain().then(json.dumps(lines[0] | change, ensure_ascii=False)).file())
+    first = entries_of(book)[0]
+    for change in ({"epsilon": 0.1}, {"delta": 1e-9}, {"unit": first["unit"] | {"replaced": True}}):
+        rewrite(book, [first | change])
         refuses("must have the same budget and unit of privacy", ts.Ledger, book.path)
 
 
@@ -726,9 +735,6 @@ def test_a_ledger_is_made_where_none_is_and_opened_where_one_is(tmp_path):
         ts.Ledger.create(tmp_path / "none" / "people.ledger", epsilon=1.0, delta=1e-6)
     (tmp_path / "linked").symlink_to(book.path)
     refuses("must not be a symbolic link", ts.Ledger, tmp_path / "linked", error=OSError)
-    for wrong in ({"epsilon": 1.0}, {"epsilon": 0.0, "delta": 1e-6}, {"epsilon": 1.0, "delta": 1.0}):
-        refuses(r"epsilon|delta", ts.Ledger.create, tmp_path / "other", **wrong)
-    assert not (tmp_path / "other").exists()
 
 
 # ---- two processes, crashes, disks

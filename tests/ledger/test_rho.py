@@ -9,10 +9,11 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.budget import Budget
+from tests import make
 from tests.refused import refuses
 from tests.release.test_formats import check
 
-SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+SPACE = make.space()
 LOG = {"id": np.array([7, 8]), "time": np.array(["2024-01-01T05", "2024-01-02T07"], dtype="datetime64[s]")}
 ZCDP = {"output_measure": dp.zero_concentrated_divergence()}
 
@@ -64,20 +65,6 @@ def test_a_sample_is_refused_before_anything_is_spent(tmp_path):
     assert ledger.entries == ()
     ledger.add(sampled(LOG))  # it was released, and its sample may have caught all
     assert ledger.spent().rho == pytest.approx(8 / (2 * 100**2), rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"rho": 0.1, "epsilon": 1.0, "delta": 1e-6}, "rho replaces epsilon and delta"),
-        ({"rho": 0.1, "delta": 1e-6}, "rho replaces epsilon and delta"),
-        ({"rho": 0.1, "adaptivity": "adaptive"}, "adaptivity must be left out with rho"),
-        ({"rho": 0.0}, "rho .* must be greater than 0"),
-        ({}, "epsilon and delta must be given, or rho"),
-    ],
-)
-def test_a_budget_is_in_rho_or_in_epsilon_and_delta(tmp_path, given, message):
-    refuses(message, ts.Ledger.create, tmp_path / "people.ledger", **given)
 
 
 def test_a_programme_in_rho(tmp_path):

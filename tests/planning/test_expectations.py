@@ -15,6 +15,7 @@ from opendp_timeseries.planning import Plan
 from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.plugin.mechanisms import signal_of
+from tests import make
 from tests.benchmarks.test_truth import LOGS
 from tests.limits import within
 from tests.releases import release_of
@@ -209,7 +210,7 @@ def test_errors_against_the_true_counts_where_nobody_is_dropped(name):
     assert blind.recommended == blind.candidates[-1]
     found, errors = pairs(0), []
     truth = np.bincount(found % size, minlength=size)
-    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    space = make.space()
     for candidate in told.candidates:
         count = ts.then_participation_count(grid)
         if candidate.participation_cap:

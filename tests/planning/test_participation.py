@@ -8,6 +8,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.planning.participation import participation_of, spaced_edges
+from tests.refused import refuses
 
 SIZE = 1008
 CAPS = [20, 50, 100, 200, 300, 400, 600, 800]
@@ -131,22 +132,6 @@ def test_the_same_entries_give_the_same_answer():
     entries = histogram(power_law(np.random.default_rng(2), 500)) + 3.0
     first, second = (ts.Participation(entries, size=SIZE, standard_error=9.0) for _ in range(2))
     assert first.level_correction(30) == second.level_correction(30)
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"counts": [1, 2]}, ValueError, r"counts \(shape \(2,\)\) must be 3 finite numbers"),
-        ({"counts": [1, np.nan, 2]}, ValueError, "finite"),
-        ({"edges": [3, 3]}, ValueError, "ascending"),
-        ({"edges": 3}, TypeError, "ascending"),
-        ({"size": 0}, ValueError, "size"),
-        ({"standard_error": -1}, ValueError, "standard_error"),
-    ],
-)
-def test_bad_parameters_are_refused(change, error, message):
-    with pytest.raises(error, match=message):
-        ts.Participation(**{"counts": [5, 3, 1], "edges": [2, 4], "size": 9, "standard_error": 1.0} | change)
 
 
 # --- The choice of the cap ---
@@ -276,8 +261,7 @@ def test_what_a_gap_loses():
     assert sorted({each.lost for each in unknown.candidates[:-1]}) == pytest.approx(lost)
     neither = ts.plan(ts.TimeGrid(size=SIZE), **arguments)
     assert "What caps and gaps lose is not included" in neither.advice()
-    with pytest.raises(TypeError, match="one for each gap"):
-        ts.plan(ts.TimeGrid(size=SIZE), **arguments, participation={6: apart})
+    refuses("one for each gap", ts.plan, ts.TimeGrid(size=SIZE), error=TypeError, **arguments, participation={6: apart})
 
 
 @pytest.mark.long

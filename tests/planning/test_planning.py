@@ -23,7 +23,9 @@ from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import influence_distance
 from opendp_timeseries.smoothing.levels import Prior, panel
 from opendp_timeseries.smoothing.levels import level as level_of
+from tests import make
 from tests.oracles import planning as oracle
+from tests.refused import refuses
 
 GRID = ts.TimeGrid(size=60)
 SETTING = {"participation_cap": 10, "epsilon": 1.0, "delta": 1e-6}
@@ -87,7 +89,7 @@ def test_errors_at_tiers_are_those_of_dense_matrices():
 def test_who_has_one_event_in_each_step_weighs_by_squares_of_events_and_not_by_typical_steps():
     """As in the count: 160 events in as many steps are ten steps of a typical four, so that the first tier is full."""
     signal = described_signal(200, level=9.0, season_amplitudes={12: 5.0}, deviation=3.0, time_scale=7.0)
-    space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    space = make.space(time="step")
     count = space >> ts.then_participation_count(
         ts.TimeGrid(size=200), step_cap=8, tiers=ts.Tiers(ends=(10, 100), typical=4)
     )
@@ -162,8 +164,7 @@ def test_a_plan_of_places_says_what_can_be_seen():
         ({"keys": keys, "shares": (0.5, 0.5)}, "require groups"),
         ({"keys": keys, "groups": {"city": keys[:3]}}, "every key of the panel must be in a group"),
     ):
-        with pytest.raises(ValueError, match=message):
-            plan(grid, **known, **wrong)
+        refuses(message, plan, grid, **known, **wrong)
 
 
 def test_a_stretch_knows_of_patterns_what_the_rest_tells(monkeypatch):
@@ -370,8 +371,7 @@ def test_one_step_of_each_block_is_planned_and_called_so():
     every = plan(grid, **options, sampling_probability=(0.2, 1.0), sampling="stratified")
     assert "sampling=" not in every.python(every.candidates[1])
     assert "sampling=" not in every.python()
-    with pytest.raises(ValueError, match="the nearest are 1/3 and 1/4"):
-        plan(grid, **options, sampling_probability=(0.3,), sampling="stratified")
+    refuses("the nearest are 1/3 and 1/4", plan, grid, **options, sampling_probability=(0.3,), sampling="stratified")
 
 
 def test_the_command_line_is_understood():
@@ -424,49 +424,6 @@ def test_groups_and_replacement_need_more_noise():
     assert scale(individuals=2) > scale()
     assert scale(replaced=True) > scale()
     assert scale(step_cap=3) == pytest.approx(3 * scale(), rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"proxy": np.zeros(60)}, ValueError, "by a public proxy alone, or by level, seasons and departures"),
-        ({"time_scale": None, "deviation": None}, ValueError, "describe the signal by season_amplitudes="),
-        ({"deviation": None}, ValueError, "describe the signal by season_amplitudes="),
-        ({"season_amplitudes": 24}, TypeError, r"season_amplitudes \(24\) must map periods in steps to amplitudes"),
-        ({"season_amplitudes": {61: 5}}, ValueError, r"season_amplitudes \(61.0\) must be at most 60; a period"),
-        ({"season_amplitudes": {24: 0}}, ValueError, "an amplitude"),
-        ({"level": 0}, ValueError, "level"),
-        ({"gap": []}, ValueError, "gap"),
-        ({"gap": 3, "participation_cap": None}, ValueError, "without a participation_cap"),
-        ({"sampling_probability": (0.5,), "participation_cap": None}, ValueError, "without a participation_cap"),
-        ({"gap": 0}, ValueError, "gap"),
-        ({"participation_cap": [5.5]}, TypeError, "participation_cap"),
-        ({"participation": [1, 2]}, TypeError, "Participation"),
-        ({"participation": {0.9: 20.5}}, TypeError, r"or shares of people, such as \{0.9: 20, 1.0: 500\}"),
-        ({"participation": {}, "level": 9}, TypeError, "shares of people"),
-        ({"participation": {0.9: 20, 1.0: 10}, "level": 9}, ValueError, r"participation \(.*must ascend"),
-        ({"participation": {0.9: 61}, "level": 9}, ValueError, r"participation \(61\) must be at most 60"),
-        ({"participation": {90: 20}, "level": 9}, ValueError, r"participation \(90.0\) must be at most 1"),
-        ({"participation": {0: 20}, "level": 9}, ValueError, r"participation \(0.0\) must be greater than 0"),
-        ({"participation": {0.9: 20}}, ValueError, "level must be given .* with shares of people"),
-        ({"participation": ts.Participation([3, 1], 59, 0, [4])}, ValueError, r"participation \(size 59\)"),
-        ({"time_scale": 61}, ValueError, r"time_scale \(61.0\) must be at most 60"),
-        ({"time_scale": None, "deviation": None, "proxy": np.zeros(9)}, ValueError, "60 finite numbers"),
-        ({"sampling_probability": (0.1,)}, ValueError, "fewer than 8 of 60 steps"),
-        ({"sampling_probability": (1.5,)}, ValueError, "sampling_probability"),
-        ({"epsilon": 0}, ValueError, "epsilon"),
-        ({"delta": 1}, ValueError, "delta"),
-        ({"participation_cap": 0}, ValueError, "participation_cap"),
-        ({"std": (-1.0,)}, ValueError, "std"),
-        ({"sampling_probability": ()}, ValueError, r"sampling_probability \(\(\)\) must name at least one"),
-        ({"std": ()}, ValueError, r"std \(\(\)\) must name at least one"),
-        ({"grid": 60}, TypeError, "TimeGrid"),
-    ],
-)
-def test_bad_parameters_are_refused(change, error, message):
-    arguments = {"grid": GRID, "time_scale": 5, "deviation": 4, **SETTING} | change
-    with pytest.raises(error, match=message):
-        plan(**arguments)
 
 
 def test_other_mechanisms_stand_beside_a_plan():

@@ -9,6 +9,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.__main__ import main
 from opendp_timeseries.planning.preview import made_up_rates, made_up_releases
+from tests import make
 from tests.refused import refusal
 
 WEEKS = ts.TimeGrid(start="2024-03-04", size=56, step="1d", zone="Europe/Berlin")
@@ -34,7 +35,7 @@ def test_a_preview_is_the_page_and_says_that_it_is_made_up(tmp_path):
     assert not re.search("base64|download|How to cite", page)
     assert "Totals by month" in page
     assert "(ε = 1, δ = 1e-06)-differential privacy" in page
-    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    space = make.space()
     chains = [space >> ts.then_participation_count(grid) for grid in (WEEKS, MORE)]
     programme = ts.Programme.plan(chains, epsilon=1.0, delta=1e-6, sampling_probability=1.0)
     page = programme.preview(number=2, level=300.0, season_amplitudes={7: 80.0}, title="Visitors")
@@ -70,7 +71,7 @@ def test_intervals_of_a_preview_are_as_wide_as_those_of_a_release():
     often = np.where(weekday < 5, 345.0, 185.0)
     days = WEEKS.edges("local")[:-1][rng.choice(56, 56 * 300, p=often / often.sum())]
     log = {"id": rng.integers(0, 3000, days.size), "time": days}
-    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    space = make.space()
     real = (space >> ts.then_private_series(WEEKS, epsilon=1.0, delta=1e-6))(log)
     assert made_up.scale == pytest.approx(real.scale, rel=1e-6)
     shown, published = (ts.smooth(one, seasons=7) for one in (made_up, real))

@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import opendp.prelude as dp
-import pandas as pd
 import polars as pl
 import pytest
 from opendp.context import constructors
@@ -16,6 +15,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.design.tiers import default_tiers
 from opendp_timeseries.plugin._opendp import maker_of, then
 from opendp_timeseries.plugin.context import split_budget
+from tests import make
 from tests.refused import refuses
 
 SIZE = 200
@@ -87,25 +87,9 @@ def test_a_count_shared_by_a_nested_compositor(log_space):
         assert release.scale > 0
 
 
-def test_ours_and_opendps_in_one_context(log_space):
-    ctx = context(log_space, loss_of_zcdp(0.2, 2e-6), split_evenly_over=2)
-    ctx.query().participation_count(GRID, participation_cap=20).subsampled_gaussian(
-        sampling_probability=0.1, failure_probability=5e-7
-    ).release()
-    values = (
-        ctx.query()
-        .participation_count(GRID, participation_cap=20)
-        .lp_distance(dp.l2_distance(T=float))
-        .gaussian()
-        .release()
-    )
-    assert len(values) == SIZE
-
-
 def test_what_is_left_out_is_refused_by_name(log_space):
     ctx = context(log_space, loss_of_zcdp(0.2, 2e-6), split_evenly_over=1)
     scaled = {"scale": 3.0, "sampling_probability": 0.1, "failure_probability": 1e-7}
-    refuses(r"excess \('drop'\) requires a participation_cap", ctx.query().participation_count, GRID, excess="drop")
     # OpenDP takes a first parameter without a default for the one to search; its search then says which it was.
     with pytest.raises(TypeError, match=r"grid .* must be given as a TimeGrid"):
         ctx.query().participation_count(participation_cap=3).subsampled_gaussian(**scaled).param()
@@ -121,9 +105,7 @@ def test_what_is_left_out_is_refused_by_name(log_space):
 @pytest.mark.parametrize("loss", [loss_of_zcdp(0.1, 1e-8), dp.loss_of(epsilon=1.0, delta=1e-8)])
 def test_a_failure_probability_that_cannot_fit_is_named_before_any_scale(log_space, loss):
     # OpenDP's own Context answers `.param()` in (ρ, δ), and fails at `.release()`.
-    ctx = ts.compositor(
-        LOG, domain=log_space[0], privacy_unit=(log_space[1], 1), privacy_loss=loss, split_evenly_over=2
-    )
+    ctx = make.context(LOG, loss, 2)
     query = ctx.query().participation_count(GRID, participation_cap=50)
     too_much = query.subsampled_gaussian(sampling_probability=0.1, failure_probability=1e-7)
     for ask in (too_much.param, too_much.resolve, too_much.release):
@@ -196,9 +178,7 @@ def test_what_is_searched_for_need_not_be_a_scale(loss):
 @pytest.mark.parametrize("loss", [loss_of_zcdp(0.1, 1e-6), dp.loss_of(epsilon=1.0, delta=1e-6)])
 def test_split_budgets_answer_n_queries_and_refuse_the_next(log_space, n, loss):
     # OpenDP 0.16 cannot build n = 20 of the one, nor n = 7 of the other.
-    ctx = ts.compositor(
-        LOG, domain=log_space[0], privacy_unit=(log_space[1], 1), privacy_loss=loss, split_evenly_over=n
-    )
+    ctx = make.context(LOG, loss, n)
     assert all(spent <= whole for spent, whole in zip(ctx.accountant.map(1), loss[1], strict=True))
     assert all(spent >= whole * (1 - 1e-8) for spent, whole in zip(ctx.accountant.map(1), loss[1], strict=True))
     scale = None
@@ -225,57 +205,15 @@ def test_shares_are_proportional_and_within_the_whole(loss, parts):
             assert value == pytest.approx(whole * weight / sum(weights), rel=2e-9)
 
 
-@pytest.mark.parametrize("bad", [0, -1, [], [1.0, -1.0], [float("nan")], True, 2.5])
-def test_parts_that_make_no_sense_are_refused(bad):
-    option = "split_by_weights" if isinstance(bad, list) else "split_evenly_over"
-    loss = dp.loss_of(epsilon=1.0, delta=1e-6)
-    how = {"privacy_unit": (dp.symmetric_distance(), 1), "privacy_loss": loss, option: bad}
-    domain = ts.event_log_domain(identifier="id", time="time")
-    refuses(rf"{option}|weight", ts.compositor, LOG, domain=domain, error=(TypeError, ValueError), **how)
-
-
-@pytest.mark.parametrize(
-    ("split", "name"),
-    [
-        *(({"split_evenly_over": bad}, "split_evenly_over") for bad in (0, -1, 1.5, "2", True, [1, 1])),
-        *(({"split_by_weights": bad}, "split_by_weights") for bad in (3, "31", [], np.array([[3, 1]]))),
-        *(({"split_by_weights": bad}, "weight") for bad in ([3, 0], [-1, 2], [float("nan"), 1], ["a", "b"])),
-    ],
-)
-def test_a_split_that_makes_no_sense_is_refused_by_the_name_it_was_given(split, name):
-    with pytest.raises((TypeError, ValueError), match=f"^{name} "):
-        ts.compositor(
-            LOG,
-            domain=ts.event_log_domain(identifier="id", time="time"),
-            privacy_unit=(dp.symmetric_distance(), 1),
-            privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-            **split,
-        )
-
-
-def test_a_share_of_nothing_says_what_to_give():
-    nothing = exact(dp.loss_of(epsilon=1.0, delta=0.0)).query().participation_count(GRID, participation_cap=20)
-    with pytest.raises(ValueError, match=r"its share \(1\.0, 0\.0\) must be above 0 in both; give the Context more"):
-        nothing.subsampled_gaussian(sampling_probability=1)
-
-
 # --- Exact accounting is what one gets without asking ---
 
 
-def exact(loss, shares=1, log=LOG, distance=1, **more):
-    log_space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
-    return ts.compositor(
-        log,
-        domain=log_space[0],
-        privacy_unit=(log_space[1], distance),
-        privacy_loss=loss,
-        split_evenly_over=shares,
-        **more,
-    )
+def exact(loss=None, shares=1, log=LOG, **more):
+    return make.context(log, loss, shares, **more)
 
 
 def test_a_query_takes_its_own_share_by_the_exact_profile():
-    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=2)
+    ctx = exact(shares=2)
     for _ in range(2):
         epsilon, delta = ctx.remaining_privacy_loss()[0]
         query = (
@@ -286,7 +224,7 @@ def test_a_query_takes_its_own_share_by_the_exact_profile():
         assert epsilon * (1 - 1e-9) < measurement.map(1)[0] <= epsilon
         found = dp.binary_search_param(
             lambda scale: (
-                (ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance())
+                make.space()
                 >> ts.then_participation_count(GRID, participation_cap=20)
                 >> ts.then_subsampled_gaussian(scale, sampling_probability=0.1, delta=delta)  # noqa: B023
             ),
@@ -305,10 +243,7 @@ def test_a_share_of_zcdp_gives_its_delta_to_the_sample():
     rho, attained = query.resolve().map(1)
     share, failure = ctx.remaining_privacy_loss()[0]
     assert share * (1 - 1e-12) < rho <= share
-    count = (
-        ts.event_log_domain(identifier="id", time="time"),
-        dp.symmetric_distance(),
-    ) >> ts.then_participation_count(GRID, participation_cap=20)
+    count = make.space() >> ts.then_participation_count(GRID, participation_cap=20)
 
     def rho_at(scale):
         options = {"sampling_probability": 0.1, "failure_probability": failure}
@@ -329,74 +264,33 @@ def test_a_share_of_zcdp_pays_for_rounding_to_the_noise_grid():
 
 
 def test_a_scale_that_is_given_is_kept():
-    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6))
+    ctx = exact()
     count = ctx.query().participation_count(GRID, participation_cap=20)
     refuses(r"its loss .* exceeds this query's share", count.subsampled_gaussian(0.1, sampling_probability=0.1).release)
     assert count.subsampled_gaussian(50.0, sampling_probability=0.1).release().scale == 50.0
 
 
 def test_asking_for_another_view_is_possible():
-    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=2)
+    ctx = exact(shares=2)
     count = ctx.query().participation_count(GRID, participation_cap=20)
     by_zcdp = count.subsampled_gaussian(sampling_probability=0.1, failure_probability=1e-7).release().scale
     assert count.subsampled_gaussian(sampling_probability=0.1).release().scale < 0.8 * by_zcdp
 
 
-def test_nested_contexts_take_their_own_shares():
-    nested = (
-        exact(dp.loss_of(epsilon=1.0, delta=1e-6))
-        .query()
-        .participation_count(GRID, participation_cap=20)
-        .compositor(split_evenly_over=2)
-        .release()
-    )
-    releases = [nested.query().subsampled_gaussian(sampling_probability=0.1).release() for _ in range(2)]
-    assert all(release.stated.loss[0] == pytest.approx((0.5, 5e-7), rel=1e-8) for release in releases)
-
-
-def test_budgets_that_leave_no_room_are_refused_by_name():
-    query = exact(dp.loss_of(epsilon=1.0)).query().participation_count(GRID, participation_cap=20)
-    with pytest.raises(ValueError, match=r"leaves no room for Gaussian noise, which always has some δ"):
-        query.subsampled_gaussian(sampling_probability=0.1)
-    for loss in (dp.loss_of(epsilon=0.0, delta=1e-6), dp.loss_of(epsilon=1.0, delta=0.0)):
-        query = exact(loss).query().participation_count(GRID, participation_cap=20)
-        refuses("must be above 0 in both", query.subsampled_gaussian, sampling_probability=0.1)
-    for loss in (dp.loss_of(epsilon=1.0, delta=1e-6), loss_of_zcdp(0.1, 1e-6)):
-        query = exact(loss).query().participation_count(GRID, participation_cap=20)
-        refuses(r"sampling_probability \(0.0\) keeps no step", query.subsampled_gaussian, sampling_probability=0.0)
-        refuses("sampling_probability must be given", query.subsampled_gaussian, error=TypeError)
-    query = exact(dp.loss_of(epsilon=1.0, delta=1e-305)).query().participation_count(GRID, participation_cap=20)
-    refuses(r"no scale reaches \(ε = ", query.subsampled_gaussian, sampling_probability=0.1)
-    query = exact(loss_of_zcdp(1e-305, 1e-6)).query().participation_count(GRID, participation_cap=20)
-    refuses(r"no scale reaches \(ρ = ", query.subsampled_gaussian, sampling_probability=0.1)
-
-
 def test_weights_may_be_an_array():
-    ctx = ts.compositor(
-        LOG,
-        domain=ts.event_log_domain(identifier="id", time="time"),
-        privacy_unit=(dp.symmetric_distance(), np.int64(1)),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-        split_by_weights=np.array([3, 1]),
-    )
+    ctx = make.context(LOG, distance=np.int64(1), split_by_weights=np.array([3, 1]))
     assert ctx.remaining_privacy_loss()[0][0] == pytest.approx(0.75)
 
 
 def test_a_query_spends_its_share_on_one_step_of_each_block():
-    ctx = ts.compositor(
-        LOG,
-        domain=ts.event_log_domain(identifier="id", time="time"),
-        privacy_unit=(dp.symmetric_distance(), 1),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-        split_evenly_over=1,
-    )
+    ctx = make.context(LOG)
     query = ctx.query().participation_count(ts.TimeGrid(size=40), participation_cap=12)
     query = query.subsampled_gaussian(sampling_probability=0.25, sampling="stratified")
     release = query.release()
     assert release.sampling.stratified
     assert release.steps.tolist() == sorted(release.steps.tolist())
     assert (release.steps // 4).tolist() == list(range(10))
-    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    space = make.space()
     count = space >> ts.then_participation_count(ts.TimeGrid(size=40), participation_cap=12)
     sample = {"sampling_probability": 0.25, "sampling": "stratified"}
     assert release.scale == ts.least_scale(count, epsilon=1.0, delta=1e-6, **sample)
@@ -453,7 +347,7 @@ def test_any_count_meets_any_noise_that_the_budget_allows(loss, first):
 
 
 def test_what_scales_in_l2_takes_gaussian_noise_and_no_laplace():
-    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6))
+    ctx = exact()
     for scaled in (
         ctx.query().participation_count(GRID, participation_cap=5),
         ctx.query().participation_count(GRID, participation_cap=5, gap=3).circulant_filter(ts.gaussian_kernel(SIZE, 1)),
@@ -465,7 +359,7 @@ def test_what_scales_in_l2_takes_gaussian_noise_and_no_laplace():
 
 
 def test_a_private_series_takes_the_share_of_its_query():
-    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=4)
+    ctx = exact(shares=4)
     query = ctx.query().private_series(GRID)
     release = query.release()
     tiers = release.design.count.tiers
@@ -475,10 +369,6 @@ def test_a_private_series_takes_the_share_of_its_query():
     assert "release 1 of 4 in a Context" in release.guarantee()
     options = {"by": "time", "keys": [3, 4], "key_cap": 1, "step_cap": 2, "tiers": ts.Tiers(ends=(5,))}
     refuses("by", ctx.query().private_series, GRID, **options)
-    with pytest.raises(TypeError, match="delta and epsilon must be left out: the query takes its own share"):
-        ctx.query().private_series(GRID, epsilon=0.1, delta=1e-7)
-    with pytest.raises(TypeError, match="participation_cap must be left out: a private series has none"):
-        ctx.query().private_series(GRID, participation_cap=3)
     assert query.param() == release.scale
     own = ctx.query().private_series(GRID, tiers=ts.Tiers(ends=(5, 40)), step_cap=3).release().design
     assert (own.sampling.probability, own.count.tiers.ends, own.count.reading.step_cap) == (1.0, (5, 40), 3)
@@ -489,7 +379,7 @@ def test_a_private_series_takes_the_share_of_its_query():
 
 def test_noise_behind_a_filter_gets_the_metric_that_it_needs():
     kernel = ts.gaussian_kernel(SIZE, 3)
-    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=3)
+    ctx = exact(shares=3)
     count = ctx.query().participation_count(GRID, participation_cap=5, excess="drop")
     filtered = count.circulant_filter(kernel)
     assert filtered.laplace().param() == pytest.approx(15.0, rel=1e-6)
@@ -498,7 +388,7 @@ def test_noise_behind_a_filter_gets_the_metric_that_it_needs():
 
 
 def test_noise_of_opendps_goes_behind_a_nested_count_and_totals():
-    query = exact(dp.loss_of(epsilon=1.0, delta=1e-6)).query()
+    query = exact().query()
     nested = query.participation_count(GRID, participation_cap=5, excess="drop")
     shared = nested.compositor(split_evenly_over=3).release()
     for noise in ("laplace", "gaussian"):
@@ -507,7 +397,7 @@ def test_noise_of_opendps_goes_behind_a_nested_count_and_totals():
 
 
 def test_a_release_says_for_whom_and_of_what_it_is_a_part():
-    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=2, distance=2)
+    ctx = exact(shares=2, distance=2)
     for number in (1, 2):
         count = ctx.query().participation_count(GRID, participation_cap=5)
         release = count.subsampled_gaussian(sampling_probability=0.5).release()
@@ -515,7 +405,7 @@ def test_a_release_says_for_whom_and_of_what_it_is_a_part():
         assert release.verify()[0] == pytest.approx((0.5, 5e-7), rel=1e-8)
         assert "for 2 individuals added or removed" in release.guarantee()
         assert f"release {number} of 2 in a Context with (ε = 1, δ = 1e-06) in all" in release.guarantee()
-    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=2)
+    ctx = exact(shares=2)
     noise = ts.then_subsampled_gaussian(1.0, sampling_probability=1.0)
     both = ctx.query().composition([ts.then_participation_count(GRID, participation_cap=5) >> noise] * 2).release()
     assert len(both) == 2
@@ -525,7 +415,7 @@ def test_a_release_says_for_whom_and_of_what_it_is_a_part():
 
 
 def test_a_stage_of_somebody_else_ends_what_a_release_knows(log_space):
-    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6))
+    ctx = exact()
     twice = dp.t.make_user_transformation(*log_space, *log_space, lambda log: log, lambda d_in: 2 * d_in)
     query = ctx.query().new_with(chain=twice).participation_count(GRID, participation_cap=5)
     release = query.subsampled_gaussian(sampling_probability=0.5).release()
@@ -617,7 +507,7 @@ def test_it_takes_what_opendps_own_compositor_takes(log_space):
 
 @pytest.mark.long
 def test_a_histogram_and_one_number_meet_all_three():
-    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=6)
+    ctx = exact(shares=6)
     for count in (
         lambda: ctx.query().participation_histogram(GRID, edges=[2, 3]),
         lambda: ctx.query().individual_count(),
@@ -629,14 +519,14 @@ def test_a_histogram_and_one_number_meet_all_three():
 
 
 def test_people_beside_a_series_in_one_budget():
-    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=2)
+    ctx = exact(shares=2)
     people = ctx.query().individual_count().laplace().release()
     # Laplace noise of scale 2: beyond 60 once in 10^13 releases.
     assert abs(people - 300) < 60
     query = ctx.query()
     series = query.participation_count(GRID, participation_cap=5).subsampled_gaussian(sampling_probability=0.5)
     assert series.release().stated.loss[0] == pytest.approx((0.5, 5e-7), rel=1e-8)
-    both = exact(dp.loss_of(epsilon=1.0, delta=1e-6)).query().composition([
+    both = exact().query().composition([
         ts.then_individual_count()
         >> ts.then_subsampled_gaussian(1.0, sampling_probability=1.0),
         ts.then_participation_count(GRID, participation_cap=5)
@@ -658,7 +548,7 @@ POLARS_ROUTE = r"individual_count\(\) counts people.*howto/contexts"
 
 
 def test_opendps_own_queries_point_to_the_polars_route():
-    query = exact(dp.loss_of(epsilon=1.0, delta=1e-6)).query()
+    query = exact().query()
     general = {"identity", "user_measurement", "user_transformation"}
     ours = {name for name in constructors if maker_of(name).startswith("opendp_timeseries.")}
     others = set(constructors) - general - ours
@@ -716,30 +606,10 @@ def test_noise_that_is_too_little_for_the_share_is_refused_in_words(loss):
 
 def test_a_share_is_exact_where_the_sum_of_all_is():
     for shares, share in ((2, 0.5), (4, 0.25), (20, 0.05)):
-        ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=shares)
+        ctx = exact(shares=shares)
         spent, left = ctx.accountant.map(1), ctx.remaining_privacy_loss()
         assert spent <= (1.0, 1e-6)
         assert {epsilon for epsilon, _ in left} == {share} or share * (1 - 1e-8) < left[0][0] < share
-    query = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=2).query().individual_count()
+    query = exact(shares=2).query().individual_count()
     assert query.laplace().param() == pytest.approx(2.0, rel=1e-12)
     assert isinstance(query.laplace(2.0).release(), int)
-
-
-def test_a_query_of_nothing_says_how_to_go_on():
-    with pytest.raises(
-        ValueError, match=r"asks nothing yet; go on with private_series\(grid\), or with individual_count\(\)"
-    ):
-        exact(dp.loss_of(epsilon=1.0)).query().release()
-
-
-@pytest.mark.parametrize(
-    "log", [pd.DataFrame(LOG), pl.DataFrame(LOG), LOG, [{"id": 1}]], ids=lambda log: str(type(log))
-)
-def test_a_log_without_its_domain_says_which(log):
-    with pytest.raises(TypeError, match=r"domain must be given .* such as event_log_domain"):
-        ts.compositor(
-            log,
-            privacy_unit=(dp.symmetric_distance(), 1),
-            privacy_loss=dp.loss_of(epsilon=1.0),
-            split_evenly_over=1,
-        )

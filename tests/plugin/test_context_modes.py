@@ -9,12 +9,13 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.influence import Influence
+from tests import make
 from tests.refused import refuses
 
 SIZE = 40
 GRID = ts.TimeGrid(size=SIZE)
 LOG = {"id": np.repeat(np.arange(50), 4), "time": np.arange(200) * 7 % SIZE}
-SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+SPACE = make.space()
 SAMPLE = {"sampling_probability": 0.5}
 
 
@@ -99,8 +100,6 @@ def test_a_query_without_a_share_says_what_it_needs():
     refuses(r"its share \(0\.5, 2\.0\) must have a δ below 1; give it less", certain.subsampled_gaussian, **SAMPLE)
     rho = count(context(dp.loss_of(rho=1.0)).query()).subsampled_gaussian(3.0, sampling_probability=1.0)
     assert rho.release().guarantee().startswith("0.277778-zCDP")
-    with pytest.raises(ValueError, match="give one of split_evenly_over and split_by_weights, or neither"):
-        context(dp.loss_of(epsilon=1.0), split_evenly_over=2, split_by_weights=[1, 1])
 
 
 @pytest.mark.parametrize("loss", [{"epsilon": math.inf, "delta": 1.0}, {"rho": math.inf}])

@@ -43,6 +43,7 @@ def flow(first=0):
 
 def error_and_cover(series, counts):
     low, high = series.interval(0.9)
+    counts = np.ravel(counts)
     return np.abs(series.values - counts).mean(), np.mean((low <= counts) & (counts <= high))
 
 

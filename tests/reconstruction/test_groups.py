@@ -11,6 +11,7 @@ from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.smoothing.everybody import last_tier, values_at
 from opendp_timeseries.smoothing.matrices import FitError
+from tests.reconstruction.simulated import error_and_cover
 from tests.refused import refuses
 from tests.releases import release_of
 from tests.smoothing.test_everybody import count_of
@@ -46,11 +47,6 @@ def released(count, log, rng, scale=13.36):
     values = exact + rng.normal(0, scale, exact.size)
     every = np.arange(exact.size)
     return release_of(steps=every, values=values, signal=Signal(count), scale=scale, sampling_probability=1.0)
-
-
-def error_and_cover(series, truth):
-    low, high = series.interval(0.9)
-    return np.abs(series.values - truth.ravel()).mean(), np.mean((low <= truth.ravel()) & (truth.ravel() <= high))
 
 
 @pytest.mark.long

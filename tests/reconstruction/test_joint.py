@@ -15,7 +15,7 @@ from opendp_timeseries.smoothing.hierarchy import Hierarchy, HierarchyErrors, no
 from opendp_timeseries.smoothing.matrices import FitError
 from opendp_timeseries.smoothing.seasons import read_seasons
 from tests.oracles import joint_smoothing as oracle
-from tests.reconstruction.simulated import week
+from tests.reconstruction.simulated import error_and_cover, week
 from tests.refused import refuses
 from tests.releases import release_of, signal_of
 from tests.smoothing.test_everybody import count_of
@@ -67,11 +67,6 @@ def hours(seed, keys=10, weeks=1, mean=11.0, giant=1.0):
 
 def city(keys):
     return {"city": [f"k{k}" for k in range(keys)]}
-
-
-def error_and_cover(series, truth):
-    low, high = series.interval(0.9)
-    return np.abs(series.values - truth.ravel()).mean(), np.mean((low <= truth.ravel()) & (truth.ravel() <= high))
 
 
 # How near it is

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
@@ -182,7 +181,7 @@ DISTRICTS = {"north": KEYS[:3], "south": KEYS[3:12]}
 
 def together(p=1.0, scale=4.0, size=48, districts=True, sampling="poisson", cap=6):
     """A panel with the totals of its districts and of the city, as one measurement."""
-    space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    space = make.space(time="step")
     panel = space >> ts.then_participation_count(
         ts.TimeGrid(size=size), participation_cap=cap, by="site", keys=KEYS, key_cap=1, excess="drop"
     )
@@ -296,7 +295,7 @@ def test_smoothed_series_gain_and_their_intervals_still_cover():
         "step": np.repeat(np.tile(hours, 6), counts.ravel()),
         "site": np.repeat(np.repeat(keys, size), counts.ravel()),
     }
-    space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    space = make.space(time="step")
     panel = space >> ts.then_participation_count(
         ts.TimeGrid(size=size), participation_cap=3, by="site", keys=keys, excess="drop"
     )
@@ -370,7 +369,7 @@ def test_two_invocations_of_a_count_are_refused_whatever_the_noise(scale):
 
 def test_counts_that_draw_nothing_may_be_made_one_after_the_other():
     log, noise = log_of(people=400, size=24), ts.then_subsampled_gaussian(0.5, sampling_probability=1.0)
-    space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    space = make.space(time="step")
     city = ts.then_totals({"city": KEYS})
 
     def panel(**caps):
@@ -394,7 +393,7 @@ def test_counts_that_draw_nothing_may_be_made_one_after_the_other():
 
 
 def test_what_is_composed_on_the_log_is_of_several_invocations():
-    space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    space = make.space(time="step")
     panel = space >> ts.then_participation_count(
         ts.TimeGrid(size=24), participation_cap=2, by="site", keys=KEYS, key_cap=1
     )
@@ -412,13 +411,7 @@ def test_what_is_composed_on_the_log_is_of_several_invocations():
 
 
 def test_queries_of_a_context_nested_behind_a_count_are_of_one_invocation():
-    context = ts.compositor(
-        log_of(size=24),
-        (dp.symmetric_distance(), 1),
-        dp.loss_of(epsilon=1.0, delta=1e-6),
-        split_evenly_over=2,
-        domain=ts.event_log_domain(identifier="id", time="step"),
-    )
+    context = make.context(log_of(size=24), shares=2, time="step")
 
     def panel():
         return context.query().participation_count(

@@ -4,7 +4,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
@@ -288,8 +287,7 @@ def test_releases_in_other_tiers_are_not_joined_as_if_these_were_one():
     first = made(SPRING[0], Tiers(ends=(10, 80), typical=4))
     for other in ({"typical": 5}, {"ends": (10, 90)}, {"share": 0.8}, {"total_bound": 9000}):
         second = made(SPRING[1], replace(Tiers(ends=(10, 80), typical=4), **other))
-        with pytest.raises(ValueError, match="must have the same tiers, by ends, share, typical and total_bound"):
-            ts.smooth([first, second])
+        refuses("must have the same tiers, by ends, share, typical and total_bound", ts.smooth, [first, second])
     # Ends that follow from the grids may differ as these do.
     months = [made(ts.TimeGrid(start=start, end=end, step="1h", zone=BERLIN)) for start, end in pairwise(MONTHS)]
     assert runs_of(months, None, None)[0].lengths == [744, 696]
@@ -394,7 +392,7 @@ def test_captions_say_that_caps_are_of_each_release():
 
 def test_months_that_were_not_asked_for_at_once_state_the_sum_that_their_record_states():
     rng = np.random.default_rng(8)
-    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    space = make.space()
     noise = ts.then_subsampled_gaussian(2.0, sampling_probability=0.3, delta=1e-6)
     months = []
     for start in ("2024-01-01", "2024-02-01"):

@@ -47,7 +47,6 @@ from tests.reconstruction.simulated import (
     shop,
     simulated,
 )
-from tests.refused import refuses
 from tests.releases import panel, release_of
 from tests.test_documented_numbers import table
 
@@ -680,31 +679,6 @@ def test_a_season_is_a_number_of_steps_or_a_name(season):
     ) as error:
         smooth(release, seasons=season)
     assert "such as seasons=24" in str(error.value)
-
-
-def test_bad_parameters_are_refused():
-    release = release_of(steps=[0], values=[1.0], signal=2, scale=1.0, sampling_probability=0.5)
-    refuses(r"seasons \(1.0\) must be at least 2; a season is a number of steps", smooth, release, seasons=1)
-    refuses(r"seasons \(nan\)", smooth, release, seasons=(24, float("nan")))
-
-
-@pytest.mark.parametrize(
-    ("choice", "message"),
-    [
-        ({"method": "spiky"}, r"method \('spiky'\) must be one of 'structural', 'haar'"),
-        ({"band": "signal"}, r"band \('signal'\) must be one of 'counts', 'rate'"),
-        (
-            {"method": "haar"},
-            r"needs every step, and this release kept each with probability 0.5; take method='structural'",
-        ),
-        ({"method": "haar", "seasons": 24}, "has neither seasons, trend nor band; leave them out"),
-        ({"method": "haar", "trend": True}, "has neither seasons, trend nor band; leave them out"),
-        ({"method": "haar", "band": "rate"}, "has neither seasons, trend nor band; leave them out"),
-    ],
-)
-def test_bad_choices_are_refused(choice, message):
-    release = release_of(steps=[0], values=[1.0], signal=2, scale=1.0, sampling_probability=0.5)
-    refuses(message, smooth, release, **choice)
 
 
 def test_a_rate_is_known_better_than_the_counts():

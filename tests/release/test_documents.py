@@ -1,7 +1,6 @@
 """Several releases in one document: with the guarantee of all of them, which nobody can state too low."""
 
 import json
-import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -178,40 +177,6 @@ def test_a_unit_within_a_period_is_of_one_column_of_times():
     assert population_of(entered.design) != population_of(left.design)
     refuses("unit of privacy", ts.write_releases, [entered, left])
     assert population_of(event_log().design) == population_of(event_log(time="left").design)
-
-
-@pytest.mark.parametrize("part", ["guarantee", "adaptivity", "joint_loss", "releases"])
-def test_a_missing_part_is_named(part):
-    document = json.loads(ts.write_releases(two()))
-    del document[part]
-    refuses(f"'{part}' that is missing", ts.read_releases, json.dumps(document))
-
-
-def test_of_several_parts_that_are_wrong_the_same_one_is_named_in_every_process():
-    document = json.loads(ts.write_releases(two()))
-    for part in ("releases", "joint_loss", "guarantee"):
-        del document[part]
-    with pytest.raises(ValueError, match="'guarantee' that is missing"):  # whatever the seed of hashes is
-        ts.read_releases(json.dumps(document | {"more": 1}))
-
-
-def test_other_documents_are_refused():
-    document = json.loads(ts.write_releases(two()))
-    for change, message in (
-        ({"format": "another"}, "format"),
-        ({"note": 1}, "'note' that is not known"),
-        ({"releases": []}, "at least one"),
-        ({"releases": [1]}, "releases"),
-        ({"releases": {}}, "releases"),
-        ({"guarantee": 1}, "guarantee"),
-        ({"joint_loss": [[1, "1"]]}, "joint_loss"),
-        ({"joint_loss": [[10**400, 1e-6]]}, "joint_loss"),
-    ):
-        refuses(message, ts.read_releases, json.dumps(document | change))
-    for text in ("", "{}", "[1]", "null"):
-        refuses(r"format|JSON", ts.read_releases, text)
-    nan = json.dumps(document | {"joint_loss": [[math.nan, 1e-6]]})
-    refuses("not finite", ts.read_releases, nan)
 
 
 def test_the_sentence_of_a_document_has_its_numbers(tmp_path):

@@ -106,23 +106,6 @@ def test_the_grid_is_that_of_the_release_unless_another_is_given():
     assert made.to_frame(grid=DAYS).index.name == "step_start"
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"library": "arrow"}, ValueError, r"library \('arrow'\) must be one of 'pandas', 'polars'"),
-        ({"library": None}, ValueError, "library"),
-        ({"zone": "Mars/Olympus"}, ValueError, "Mars/Olympus.*IANA"),
-        ({"zone": None}, TypeError, r"zone \(None\) must be 'local'"),
-        ({"grid": TimeGrid(size=4)}, ValueError, r"grid \(4 steps\) must have the size of the series \(3\)"),
-        ({"grid": 3}, TypeError, "TimeGrid"),
-        ({"confidence_level": 1.0}, ValueError, "confidence_level"),
-    ],
-)
-def test_what_is_wrong_is_refused_by_name(change, error, message):
-    with pytest.raises(error, match=message):
-        interpolate(RELEASE).to_frame(**{"grid": DAYS} | change)
-
-
 @pytest.mark.parametrize(("library", "extra"), [("pandas", "tables"), ("polars", "polars")])
 def test_without_its_library_the_extra_is_named(library, extra, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)

@@ -9,13 +9,14 @@ from scipy.stats import norm
 
 import opendp_timeseries as ts
 from opendp_timeseries.design.reading import Source
+from tests import make
 from tests.refused import refuses
 from tests.releases import release_of, signal_of
 
 dp.enable_features("contrib", "honest-but-curious")
 BOUND = 60
 HOURS = ts.TimeGrid(start="2024-06-03", size=48, step="1h", zone="UTC")
-SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+SPACE = make.space()
 
 
 def of_value(values, error, bound=BOUND, **change):

@@ -20,6 +20,7 @@ from opendp_timeseries.results import page as pages
 from opendp_timeseries.results.contents import contents_of, instants_as_text
 from opendp_timeseries.results.digits import THIN, digits_for, rounded
 from opendp_timeseries.results.svg import drawing, ends_of, figure
+from tests import make
 from tests.reconstruction.test_joint import city, hours, released
 from tests.releases import panel, release_of
 
@@ -75,19 +76,8 @@ def test_a_page_is_whole_and_asks_for_nothing(tmp_path):
         if name in ("href", "src"):
             assert value.startswith("data:")
     assert not [sign for sign in ("url(", "@import", "http:", "https:") if sign in page]
-    words = " ".join(read.words)
-    for said in (
-        "Trips per hour. 72 steps from 2024-03-30 00:00 to 2024-04-02 01:00, on the clock of Europe/Berlin.",
-        "2024-03-30 00:00: 50 trips per hour, 90% interval 47 to 53",
-        "2024-03-31 07:00: 70 trips per hour, 90% interval 67 to 73; a single event",
-        "Totals by day",
-        "2024-04-02 (in part)",
-        "Differentially private for one individual with ε = 1, δ = 1e-06.",
-        "Made by a sine, from noisy values at every step, with noise of standard deviation 3.",
-        "For half of the steps it is at most ±3.29 trips per hour; the average is 50.",
-        "Trips, 2024-03-30 00:00 to 2024-04-02 01:00.",
-    ):
-        assert said in words, said
+    assert "2024-03-30 00:00: 50 trips per hour, 90% interval 47 to 53" in read.words
+    assert "2024-03-31 07:00: 70 trips per hour, 90% interval 67 to 73; a single event" in read.words
     labels = [value for name, value in read.attributes if name == "aria-label"]
     assert labels == [
         "Trips: line of trips per hour, from 2024-03-30 00:00 to 2024-04-02 01:00; 50 on average, lowest 30, highest 70"
@@ -109,17 +99,6 @@ def test_a_long_series_is_drawn_by_means_of_longer_steps(step, size, longer, num
     drawn = drawing(smoothed(size), grid, 0.9)
     assert (drawn.longer, len(drawn.values)) == (longer, number)
     assert len(drawn.grid.edges()) == number + 1
-
-
-def test_the_last_of_whole_days_is_in_the_series():
-    month = ts.TimeGrid(start="2024-03-01", end="2024-04-01", step="1d", zone="Europe/Berlin")
-    page = smoothed(31).to_html(grid=month, title="Trips")
-    assert "31 steps from 2024-03-01 to 2024-03-31, on the clock of Europe/Berlin" in page
-    assert "Trips, 2024-03-01 to 2024-03-31." in page
-    assert "from 2024-03-01 to 2024-03-31;" in page
-    assert page.count("2024-04-01") == 0
-    assert "<h2>Totals by month</h2>" in page
-    assert "A sum of several steps counts somebody again in each step in which they come." in page
 
 
 def test_totals_are_those_of_resample():
@@ -153,9 +132,7 @@ def behind_a_count(keys=None, **caps):
     dp.enable_features("contrib", "honest-but-curious")
     log = {"id": np.arange(300) % 70, "when": np.datetime64("2024-03-30T00", "h") + np.arange(300) % 70}
     by = {} if keys is None else {"by": "site", "keys": keys}
-    count = (ts.event_log_domain(identifier="id", time="when"), dp.symmetric_distance()) >> ts.then_participation_count(
-        DAYS, **{"participation_cap": 3} | by | caps
-    )
+    count = make.space(time="when") >> ts.then_participation_count(DAYS, **{"participation_cap": 3} | by | caps)
     noise = ts.then_subsampled_gaussian(8.0, sampling_probability=1.0, delta=1e-6)
     if keys is None:
         return (count >> noise)(log)
@@ -165,13 +142,7 @@ def behind_a_count(keys=None, **caps):
 
 def test_queries_that_may_follow_each_other_are_not_said_to_be_fixed_in_advance():
     log = {"id": np.arange(600) % 90, "step": np.arange(600) % 30}
-    context = ts.compositor(
-        log,
-        domain=ts.event_log_domain(identifier="id", time="step"),
-        privacy_unit=(dp.symmetric_distance(), 1),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-        split_evenly_over=1,
-    )
+    context = make.context(log, time="step")
     nested = context.query().participation_count(ts.TimeGrid(size=30), participation_cap=5)
     nested = nested.compositor(split_evenly_over=3).release()
 
@@ -358,21 +329,6 @@ def test_files_appear_whole_or_not_at_all(tmp_path, monkeypatch):
         smoothed().to_excel(path)
 
 
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="beside must hold series on the grid of this one"):
-        smoothed().to_html(beside=[smoothed(24)])
-    with pytest.raises(TypeError, match="notes"):
-        smoothed().to_html(notes="one sentence")
-    with pytest.raises(ValueError, match="do not fit on a sheet"):
-        _too_long().to_excel("never.xlsx")
-
-
-def _too_long():
-    size = 2**20
-    release = release_of(steps=[0], values=[0.0], signal=size, scale=3.0, sampling_probability=0.3)
-    return ts.Series(np.zeros(size), release=release)
-
-
 @pytest.mark.parametrize(
     ("error", "digits"), [(0.03, 3), (0.9, 2), (1.9, 1), (2.0, 0), (40.0, 0), (np.nan, 2), (0.0, 2)]
 )
@@ -460,7 +416,7 @@ def written_by_the_command(series, totals=(), people=(), decimal="."):
 
 def test_the_tables_of_the_command_line_are_written_as_all_others():
     sites, total = ts.reconcile(*map(ts.interpolate, behind_a_count(["=Hbf Süd", "+Campus"])))
-    space = ts.event_log_domain(identifier="id", time="when"), dp.symmetric_distance()
+    space = make.space(time="when")
     count = space >> ts.then_individual_count(by="site", keys=["=Hbf Süd", "+Campus"], key_cap=3, grid=DAYS)
     people = (count >> ts.then_subsampled_gaussian(8.0, sampling_probability=1.0, delta=1e-6))(
         {"id": np.arange(90), "when": np.repeat(DAYS.instants()[:1], 90), "site": np.repeat("=Hbf Süd", 90)}
@@ -483,8 +439,6 @@ def test_a_comma_is_the_decimal_mark_where_semicolons_separate():
     rows = list(csv.reader(io.StringIO(series.to_csv(decimal=",")), delimiter=";"))
     assert rows[1] == ["0", "1234,50", "1234,34", "1234,66"]
     assert series.to_csv().splitlines()[1] == "0,1234.50,1234.34,1234.66"
-    with pytest.raises(ValueError, match="decimal"):
-        series.to_csv(decimal=";")
 
 
 def test_the_hour_that_the_clock_repeats_has_its_offset_everywhere(tmp_path):
@@ -530,7 +484,7 @@ def test_thousands_have_no_comma_on_a_page():
 def test_a_page_begins_with_what_everybody_can_read(tmp_path):
     release = behind_a_count(participation_cap=2 * DAYS.size)
     series = ts.smooth(release, seasons=24)
-    space = ts.event_log_domain(identifier="id", time="when"), dp.symmetric_distance()
+    space = make.space(time="when")
     log = {"id": np.arange(90), "when": np.full(90, "2024-03-30T01", "M8[h]")}
     noise = ts.then_subsampled_gaussian(8.0, sampling_probability=1.0, delta=1e-6)
     people = ts.interpolate((space >> ts.then_individual_count(grid=DAYS) >> noise)(log))
@@ -598,23 +552,9 @@ def test_a_page_of_a_year_has_profiles_and_says_what_may_be_compared(tmp_path):
     assert more == pytest.approx(
         values[january == np.datetime64("2025-01")].sum() - values[january == np.datetime64("2024-01")].sum()
     )
-    told = " ".join(made.compared)
-    assert (
-        "A usual week is a mean over all that is here. Half of its numbers are known within ±1.7; the average is 83.6."
-        in told
-    )
-    assert (
-        "Two totals by month that follow each other may be equal if they differ by less than 25.9 (1% of an average"
-        in told
-    )
-    assert (
-        f"The sum of all steps is known within ±{rounded(1.6449 * np.sqrt(4 * grid.size + grid.size**2))} (2% of it)."
-        in told
-    )
-    page = series.to_html(grid=grid, totals="1mo", profiles=True)
-    assert "<h2>Against a year before</h2>" in page
-    assert 'data-is="Monday: ' in page
-    assert ">Sun</span>" in page
+    known = rounded(1.6449 * np.sqrt(4 * grid.size + grid.size**2))
+    assert f"The sum of all steps is known within ±{known} (2% of it)." in " ".join(made.compared)
+    assert 'data-is="Monday: ' in series.to_html(grid=grid, totals="1mo", profiles=True)
     openpyxl = pytest.importorskip("openpyxl")
     series.to_excel(tmp_path / "x.xlsx", grid=grid, totals="1mo", profiles=True)
     book = openpyxl.load_workbook(tmp_path / "x.xlsx")

@@ -3,7 +3,6 @@
 import dataclasses
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
@@ -288,7 +287,7 @@ def test_a_private_series_is_smoothed_from_end_to_end():
     rng = np.random.default_rng(10)
     log = {"id": rng.integers(0, 5000, 60_000), "time": rng.choice(SIZE, 60_000, p=DAY / DAY.sum())}
     counts = np.bincount(np.unique(log["id"] * SIZE + log["time"]) % SIZE, minlength=SIZE)
-    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    space = make.space()
     release = (space >> ts.then_private_series(ts.TimeGrid(size=SIZE), epsilon=1.0, delta=1e-6))(log)
     series = ts.smooth(release, seasons=24)
     # A mean of 45 scatters by 5 around its rate, and the level is known to 4.5.

@@ -133,23 +133,3 @@ def test_holidays_of_pandas_are_the_days_that_they_show():
     for zone in (None, "Europe/Berlin"):
         (season,) = read_seasons("1w", grid, 28, pd.DatetimeIndex(["2024-04-03", "2024-04-05"], tz=zone))
         assert np.flatnonzero(season.phase >= 6 / 7).tolist() == [2, 4, 6, 13, 20, 27]
-
-
-@pytest.mark.parametrize(
-    ("seasons", "holidays", "error", "message"),
-    [
-        ("24h", (), ValueError, r"seasons \('24h'\) must be known; a season is a number of steps.*1d, 1w, 1mo, 1q, 1y"),
-        ("1d", (), ValueError, r"seasons \('1d'\) must be at least two steps of TimeGrid"),
-        ("1y", ["2024-01-01"], ValueError, "holidays are like Sundays: give also seasons='1w'"),
-        ("1w", "2024-01-01", TypeError, r"holidays \('2024-01-01'\) must be dates"),
-        ("1w", 7, TypeError, r"holidays \(7\) must be dates"),
-        ("1w", ["Christmas"], ValueError, r"holidays\[0\] \('Christmas'\) must be a date in ISO 8601"),
-        ("1w", ["2024-01-02", "2024-W14-3"], ValueError, r"holidays\[1\] \('2024-W14-3'\) must be a date in ISO 8601"),
-        ("1w", [20240403], TypeError, r"holidays\[0\] \(20240403\) must be.*; holidays must be dates, such as"),
-        ("1w", [np.datetime64("NaT", "D")], ValueError, r"holidays\[0\] \('NaT'\) must be a date"),
-        ("1w", [np.datetime64("2024-04")], ValueError, r"holidays\[0\] \('2024-04'\) must be a date"),
-    ],
-)
-def test_bad_seasons_are_refused(seasons, holidays, error, message):
-    grid = TimeGrid(start="2024-01-01", step="1d", size=28, zone="UTC")
-    refuses(message, read_seasons, seasons, grid, 28, holidays, error=error)
