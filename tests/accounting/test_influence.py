@@ -4,7 +4,6 @@ import copy
 import itertools
 import math
 import pickle
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -49,13 +48,6 @@ def test_norms_are_attained_and_never_exceeded(size, cap, per_step, replaced, k)
     claimed = np.cumsum(np.pad(got.majorant.values * k, (0, size - len(got.majorant.values))))
     assert np.all(tops <= claimed)
     assert tops[-1] == claimed[-1]
-
-
-def test_step_cap_of_any_integer_type_never_overflows():
-    for cap in (np.int32(65536), np.int64(2**40), 2**70):
-        caps = {"participation_cap": 1, "step_cap": int(cap), "size": 5, "replaced": False}
-        assert l2_of(count_influence(1, **caps)) == float(cap)
-        assert count_influence(3, **caps).linf == float(cap)
 
 
 def test_what_is_printed_is_not_below():
@@ -109,18 +101,6 @@ def test_incomparable_is_false_both_ways():
     assert not (b >= a)
     assert not (a > b)
     assert not (b > a)
-
-
-def test_the_order_of_a_dataclass_would_let_it_pass():
-    # The broken variant: generated comparison is that of tuples.
-    @dataclass(frozen=True, order=True)
-    class Tuple:
-        l0: int
-        l2: float
-        linf: float
-
-    assert Tuple(5, 100.0, 100.0) <= Tuple(10, 3.0, 1.0)
-    assert not Influence(l0=5, l2=100.0, linf=100.0) <= Influence(l0=10, l2=3.0, linf=1.0)
 
 
 def test_majorants_are_one_way():

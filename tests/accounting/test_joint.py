@@ -85,14 +85,6 @@ def test_two_unequal_releases(monkeypatch, where):
     assert [one.epsilon(1e-6) for one in UNEQUAL] == pytest.approx([0.4574197, 0.9576138], rel=1e-6)
 
 
-def test_two_unequal_releases_by_their_kept_steps(monkeypatch):
-    truth = joint_oracle.profile_of_counts([(18, 1, 0.1, 4.0), (9, 2, 0.5, 5.0)], 0.5)
-    releases = [count(18, 0.1, 4.0), count(9, 0.5, 5.0, step_cap=2)]
-    just_above(joint_loss(releases).delta(0.5), truth, 1e-10)
-    lattice(monkeypatch)
-    just_above(joint_loss(releases).delta(0.5), truth)
-
-
 # --- never below the truth, over every kept set ---
 
 

@@ -49,13 +49,6 @@ def test_composes_like_the_joint_law():
         assert exact * (1 - 1e-9) <= pld.compose(pld).get_delta_for_epsilon(epsilon) <= exact * (1 + 1e-3)
 
 
-def test_without_sampling_it_is_their_gaussian_mechanism():
-    ours = extremal_law(one(9, 20), 1.0, 20).at(4.0).distribution(discretization=1e-3)
-    gaussian = theirs.from_gaussian_mechanism(4.0, sensitivity=3.0, value_discretization_interval=1e-3)
-    for epsilon in (0.0, 0.5, 1.0, 3.0):
-        assert ours.get_delta_for_epsilon(epsilon) == pytest.approx(gaussian.get_delta_for_epsilon(epsilon), rel=1e-4)
-
-
 def test_composes_with_their_laplace_mechanism():
     law, scale = LAWS["count"]
     both = law.at(scale).distribution().compose(theirs.from_laplace_mechanism(10.0, value_discretization_interval=1e-3))
@@ -84,19 +77,6 @@ def test_the_hull_is_never_below_the_exact_hull(times):
             # The least over all chords that span the point, and the point itself.
             chords = [b + (at - a) / (c - a) * (d - b) for a, b in points for c, d in points if a < at < c]
             assert min([height, *chords]) <= Fraction(got)
-
-
-def test_hull():
-    x = np.exp(np.linspace(-4, 0, 50))
-    convex = (1 - x) ** 2
-    assert np.allclose(_lower_convex_hull(x, convex), convex, rtol=1e-13, atol=0)
-    bump = convex.copy()
-    bump[20] += 0.1
-    hull = _lower_convex_hull(x, bump)
-    assert np.all(hull <= bump)
-    assert np.all(hull >= convex)  # whatever is convex and below the bump is below the hull
-    slopes = np.diff(hull) / np.diff(x)
-    assert np.all(np.diff(slopes) >= -1e-9)
 
 
 def test_refusals():

@@ -86,17 +86,6 @@ def test_no_individual_in_a_panel_exceeds_the_influence(size, gap, series, repla
             assert_no_set_exceeds_the_influence(size, gap, steps, kernel, replaced=replaced, series=series)
 
 
-@pytest.mark.parametrize("replaced", [False, True])
-def test_several_individuals_are_as_many_times_one(replaced):
-    kernel, one = gaussian_kernel(60, 3.0), count(60, 6, 5, replaced=replaced)
-    alone = filtered_influence(one, kernel)
-    many = filtered_influence(
-        count_influence(7, participation_cap=5, step_cap=1, size=60, replaced=replaced, gap=6), kernel
-    )
-    assert (many.l0, many.l2, many.linf, many.majorant) == (alone.l0, alone.l2, alone.linf, alone.majorant)
-    assert many.individuals == 7
-
-
 # --- attained ---
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import threading
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,10 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 
-from opendp_timeseries.accounting import laws, loss, subsampled
+from opendp_timeseries.accounting import laws, loss
 from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.conversions import delta_from_renyi
@@ -238,21 +236,6 @@ def least_scale(delta, target=1e-4, low=1e-3, high=1e3):
     return high
 
 
-FIGURES = [
-    (180, 1800, 26.085969, 29.575792),
-    (73, 725, 17.430531, 20.087476),
-    (213, 2126, 28.209248, 31.905690),
-]
-
-
-@pytest.mark.parametrize(("steps", "size", "exact", "by_renyi"), FIGURES)
-def test_scales_of_the_three_series(steps, size, exact, by_renyi):
-    law = count_law(steps, 0.1, size=size)
-    assert least_scale(lambda s: law.at(s).delta(0.5)) == pytest.approx(exact, rel=1e-6)
-    solved = least_scale(lambda s: delta_from_renyi(lambda a: law.at(s).renyi(a), 0.5), low=10, high=100)
-    assert solved == pytest.approx(by_renyi, rel=1e-6)
-
-
 def gaussian_block(steps, width, size=1800):
     distance = np.minimum(np.arange(size), size - np.arange(size))
     kernel = np.rint(np.exp(-(distance**2) / (2 * width**2)) * 2.0**30)
@@ -269,12 +252,6 @@ def block_influence(block):
         linf=float(block[0]),
         majorant=Majorant(block),
     )
-
-
-@pytest.mark.parametrize(("steps", "figure"), [(180, 25.281), (20, 6.944), (5, 1.8954), (1, 0.3814)])
-def test_scales_through_the_papers_filter(steps, figure):
-    law = extremal_law(block_influence(gaussian_block(steps, 10)), 0.1, 1800)
-    assert least_scale(lambda s: law.at(s).delta(0.5)) == pytest.approx(figure, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -315,21 +292,6 @@ def test_degenerate_parameters():
     refuses("epsilon", law.at(1.0).delta, math.nan)
 
 
-@pytest.mark.parametrize(
-    ("steps", "p", "tail", "kept"), [(100, 0.01, 1e-18, 18), (50, 0.02, 1e-20, 19), (10**4, 4e-5, 1e-20, 16)]
-)
-def test_far_tails(steps, p, tail, kept):
-    rho, attained = count_law(steps, p).at(1.0).zero_concentrated(tail)
-    assert rho == kept / 2
-    just_above(attained, oracle.binomial_tail(kept, steps, p))
-    assert oracle.binomial_tail(kept - 1, steps, p) > tail
-
-
-def test_large_losses_do_not_overflow():
-    assert count_law(5, 0.1, step_cap=10).at(1.0).renyi(64.0) == pytest.approx(15999.8172551513, rel=1e-11)
-    assert count_law(16, 1.0, step_cap=10).at(1.0).delta(800.0) == pytest.approx(0.490032664811699, rel=1e-9)
-
-
 @pytest.mark.parametrize("alpha", [1 + 2.0**-52, 1 + 1e-12, 1 + 1e-8, 1.001, 2.0, 1e3])
 def test_renyi_at_orders_near_one(alpha):
     just_above(base().at(1.0).renyi(alpha), oracle.renyi_of_squares([(1, 10)], alpha, 1, 0.1), 3e-12)
@@ -362,27 +324,6 @@ def test_epsilon_is_the_least(steps, p, scale, delta):
     epsilon = law.at(scale).epsilon(delta)
     assert law.at(scale).delta(epsilon) <= delta
     assert epsilon == 0 or law.at(scale).delta(epsilon * (1 - 1e-9)) > delta
-
-
-@pytest.mark.long
-def test_accountants_agree_in_order():
-    law = base()
-    by_renyi = delta_from_renyi(lambda a: law.at(2.0).renyi(a), 1.0)
-    assert by_renyi <= 0.056804
-    for steps, p, scale, epsilon in itertools.product([1, 100], [0.01, 0.5, 1.0], [0.5, 4.0], [0.0, 5.0]):
-        law = count_law(steps, p)
-        exact = law.at(scale).delta(epsilon)
-        assert exact <= delta_from_renyi(lambda a, s=scale, law=law: law.at(s).renyi(a), epsilon) <= 1
-        for tail in (0.1, 1e-4):
-            rho, attained = law.at(scale).zero_concentrated(tail)
-            assert exact <= attained + (1 - attained) * oracle.zcdp_delta(rho, epsilon)
-
-
-def test_calibration():
-    law = base()
-    scale = least_scale(lambda s: law.at(s).delta(1.0), 1e-6)
-    assert scale == pytest.approx(6.82340425501647, rel=2e-8)
-    assert law.at(scale).delta(1.0) <= 1e-6 < law.at(0.999 * scale).delta(1.0)
 
 
 @pytest.mark.parametrize(("epsilon", "t"), [(0.0, 1.0), (0.5, 0.3), (0.5, 4.0), (3.0, 6.0), (20.0, 45.0), (1e3, 2e3)])
@@ -562,19 +503,6 @@ def test_a_positive_loss_is_never_reported_as_zero():
     assert law.at(1e300).zero_concentrated(1e-6)[0] > 0
 
 
-def test_laws_are_cached_and_shared_between_threads():
-    extremal_law.cache_clear()
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(base().at(2.0).delta(1.0))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(found)) == 1
-    assert len(found) == 8
-    assert base() is base()
-
-
 # --- broken variants: each is below the truth somewhere that the tests above look ---
 
 
@@ -608,28 +536,3 @@ def test_quantile_of_the_vertex_law_in_place_of_the_hinge_is_caught():
     assert mp.fsum(w for s, w in truth if s > quantile) > 3 * tail
     rho, attained = spread_law().at(HALF).zero_concentrated(tail)
     assert mp.fsum(w for s, w in truth if s > rho) <= attained
-
-
-def test_tail_off_by_one_is_caught(monkeypatch):
-    truth = oracle.binomial_law(10, 0.1)
-
-    def is_right(attained_and_rho):
-        rho, attained = attained_and_rho
-        return mp.fsum(w for k, w in truth if k > rho * (1 + 1e-9)) <= attained
-
-    assert is_right(base().at(HALF).zero_concentrated(0.01))
-    monkeypatch.setattr(subsampled, "binomial_tail", lambda k, n, p: laws.binomial_tail(k + 1, n, p))
-    assert not is_right(base().at(HALF).zero_concentrated(0.01))
-
-
-def test_naive_gaussian_profile_is_caught(monkeypatch):
-    def naive(epsilon, u):
-        with np.errstate(all="ignore"):
-            ratio = np.sqrt(u)
-            far = np.exp(epsilon + log_ndtr(-ratio / 2 - epsilon / ratio))
-            return np.where(u > 0, ndtr(ratio / 2 - epsilon / ratio) - far, 0.0)
-
-    truth = oracle.profile(oracle.binomial_law(1, 0.5), 0.74, loss.DISCRETE_NOISE / math.sqrt(4.3e-4))
-    assert count_law(1, 0.5).at(1 / math.sqrt(4.3e-4)).delta(0.74) >= truth
-    monkeypatch.setattr(loss, "gaussian_delta", naive)
-    assert count_law(1, 0.5).at(1 / math.sqrt(4.3e-4)).delta(0.74) < truth

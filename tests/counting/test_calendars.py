@@ -97,13 +97,6 @@ def in_database(zone, backend, each=1):
 
 
 @pytest.mark.long
-def test_units_of_the_calendar():
-    check(in_memory("Africa/Cairo", ["NumPy", "lazy"]), "Africa/Cairo")
-    check(in_memory("Europe/London", ["pandas", "batches"], each=2), "Europe/London")
-    check(in_database("Europe/London", DuckDB()), "Europe/London", ["d", "w", "q"])
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("zone", ZONES)
 def test_units_of_the_calendar_in_every_zone_and_engine(zone):
     check(in_memory(zone), zone)

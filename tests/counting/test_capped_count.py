@@ -11,7 +11,6 @@ from scipy.stats import beta
 
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.counting import capped_count as module
-from opendp_timeseries.counting.identifiers import Labels
 from opendp_timeseries.counting.tables import read_positions
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin.lp_distance import l1_of, l2_of
@@ -207,41 +206,12 @@ def test_wide_identifiers_that_products_cannot_tell_apart(monkeypatch):
     assert (whole == ranked).all()
 
 
-def test_an_identifier_is_the_same_in_every_width():
-    rows = [(person, step) for person in (-3, 0, 5, 100) for step in range(20)]
-    results = {
-        str(dtype): count(rows, 20, participation_cap=4, dtype=dtype) for dtype in ("i1", "i2", "i4", "i8", ">i8")
-    }
-    # The same people among ones so wide that all are renumbered.
-    wide = [*rows, (2**63 - 1, 0), (-(2**63), 0)]
-    results["wide"] = count(wide, 20, participation_cap=4)
-    results["wide"][0] -= 2
-    assert len(set(map(tuple, results.values()))) == 1
-
-
 def test_another_key_keeps_other_steps():
     who, steps = crowd()
     others = [capped_count(who, steps, size=30, key=bytes([k]) * 16, **CAPS) for k in range(3)]
     assert (others[0] != others[1]).any()
     assert (others[1] != others[2]).any()
     assert others[0].sum() != 0
-
-
-# A cap above the number of steps is that number.
-def test_caps_beyond_the_grid_and_beyond_int64():
-    rows = [(1, step) for step in range(10) for _ in range(3)]
-    assert count(rows, 10, participation_cap=1000, step_cap=10**30) == [3] * 10
-    assert count(rows, 10, participation_cap=2**100, step_cap=2) == [2] * 10
-
-
-# A log of no rows has all its steps.
-def test_no_rows():
-    empty = np.empty(0, dtype=np.int64)
-    nobody = Labels(codes=empty, names=[])
-    for who in (empty, empty.astype(np.uint8), nobody):
-        counts = capped_count(who, empty, size=5, participation_cap=1, step_cap=1, key=KEY)
-        assert counts.dtype == np.int64
-        assert counts.tolist() == [0] * 5
 
 
 # A missing time never becomes an index.

@@ -30,7 +30,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWar
 
 KEY = bytes(range(16))
 GRID = TimeGrid(size=40, start="2013-01-01", step="1h", zone="UTC")
-SPACE = {"identifier": "id", "time": "time"}
 
 
 def count(table, grid=GRID, *, key=KEY, **options):
@@ -124,18 +123,6 @@ def test_nanoseconds_are_placed_in_whole_numbers():
 
 
 @pytest.mark.long
-def test_integer_steps_of_any_width(backend):
-    grid = TimeGrid(size=200)
-    types = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
-    types += [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()] if backend.name == "duckdb" else []
-    for kind in types:
-        limits = np.iinfo(kind.to_pandas_dtype())
-        steps = [limits.min, limits.max, 0, 1, 100, *([-1] if limits.min else [])]
-        times, who = pa.array([*steps, None], kind), pa.array(np.arange(len(steps) + 1))
-        assert count(backend.table(id=who, time=times), grid).tolist() == truth(grid, id=who, time=times).tolist()
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("zone", ZONES)
 def test_the_ends_of_time_are_dropped_without_an_error(zone):
     backend, first = DuckDB(), np.datetime64("2013-01-01", "D")
@@ -212,24 +199,7 @@ def test_another_key_keeps_other_steps(backend):
     assert len(set(map(tuple, [ours, theirs, *halves]))) == 4  # the whole key counts
 
 
-def test_one_query(monkeypatch):
-    queries = []
-    fetch = engine._fetch
-    monkeypatch.setattr(engine, "_fetch", lambda query: queries.append(query) or fetch(query))
-    count(DuckDB().table(id=pa.array(WHO), time=TIME), **CAPS)
-    [query] = queries
-    assert list(query.columns) == ["step", "events"]
-    assert "RANDOM" not in ibis.to_sql(query).upper()
-
-
 # --- Panels and the histogram of participation
-
-
-def test_the_column_of_a_panel_is_refused_by_name(backend):
-    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
-    panel = space >> ts.then_participation_count(GRID, participation_cap=2, by="venue", keys=["a"])
-    with pytest.raises(dp.OpenDPException, match="column 'venue' is missing"):
-        panel(backend.table(id=np.array([1]), time=np.array([0])))
 
 
 # --- In OpenDP

@@ -132,19 +132,6 @@ def test_a_failure_quotes_no_row(tmp_path):
         assert failure.value.__context__ is None
 
 
-def test_a_context_on_a_file(tmp_path, log_space):
-    context = ts.compositor(
-        file_of(tmp_path, id=pa.array(WHO), time=TIME), domain=log_space[0], privacy_unit=(log_space[1], 1),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6), split_evenly_over=2,
-    )  # fmt: skip
-    for _ in range(2):  # the file is read anew
-        delta = context.remaining_privacy_loss()[0][1]
-        exact = {"output_measure": dp.approximate(dp.max_divergence()), "delta": delta}
-        query = context.query().participation_count(GRID, participation_cap=3)
-        release = query.subsampled_gaussian(sampling_probability=0.5, **exact).release()
-        assert isinstance(release, ts.Release)
-
-
 @pytest.mark.long
 def test_memory_is_that_of_packed_rows(tmp_path, monkeypatch):
     import tracemalloc

@@ -10,7 +10,6 @@ from tests.counting.tables import count_of_series
 
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
 
-KEY = bytes(range(16))
 GRID, KEYS = TimeGrid(size=6), ["a", "b", "c", "d"]
 
 

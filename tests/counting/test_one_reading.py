@@ -236,54 +236,6 @@ def test_one_step_of_a_csv_file_changes_no_other(read, cell):
     assert both.tolist() == without.tolist() == [8] * 5 + [0] * (SIZE - 5)
 
 
-@pytest.mark.filterwarnings("ignore::pandas.errors.DtypeWarning")
-def test_one_step_among_chunks_that_read_csv_infers_apart():
-    rows = "id,t\n" + "".join(f"{k},{k % 7}\n" for k in range(300_000))
-    with_odd = pd.read_csv(io.StringIO(rows + "999999999,x\n"))
-    assert with_odd["t"].map(type).nunique() == 2  # integers, and the same written as text
-    assert counts(with_odd).sum() == 300_000
-
-
-def test_one_time_that_is_text_among_times_that_are_text():
-    texts = ["2024-03-31T01:00", "2024-03-31 05:30:00", "2024-03-31T05:30Z"]
-    expected = counts({"id": np.arange(3), "t": np.array(texts, dtype=object)}, HOURS).tolist()
-    assert sum(expected) == 3
-    for odd in ("x", ""):
-        for times in ([*texts, odd], pd.array([*texts, odd], dtype="str"), pd.Categorical([*texts, odd])):
-            assert counts(pd.DataFrame({"id": range(4), "t": times}), HOURS).tolist() == expected
-        assert counts(pl.DataFrame({"id": range(4), "t": [*texts, odd]}), HOURS).tolist() == expected
-        assert counts(pa.table({"id": range(4), "t": [*texts, odd]}), HOURS).tolist() == expected
-
-
-def test_integers_too_wide_for_64_bits_change_nobody_in_polars():
-    for column in ("id", "t"):
-        rows = [{"id": 1, "t": 0}, {"id": 2, "t": 3}]
-        odd = {"id": 5, "t": 7} | {column: 2**70}
-        change = counts(pl.DataFrame([*rows, odd])) - counts(pl.DataFrame(rows))
-        assert change.sum() == (column == "id")
-
-
-def test_identifiers_of_an_opendp_frame_are_told_apart_as_opendp_does():
-    # There "17" and "17.0" are two individuals: were they read as one, adding the second would change the first.
-    frame = pl.LazyFrame({"id": ["17", "17.0"], "t": [1, 0]})
-    exact = count_of("id", "t", INTEGERS, exact=True, participation_cap=1, step_cap=1)
-    both = engine_of(frame).count(frame, exact, KEY)
-    assert both.tolist() == [1, 1] + [0] * (SIZE - 2)
-    assert counts(frame).sum() == 2  # in an event log they are one, within its two steps
-
-
-@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # of Ibis's own calls into DuckDB
-@pytest.mark.parametrize("extra", ["", "99,0,x\n", "99,x,1.0\n", "99,2.5,1.0\n", "x,11,7\n"])
-def test_one_row_of_a_csv_file_changes_no_other_in_duckdb(tmp_path, extra):
-    ibis = pytest.importorskip("ibis")
-    pytest.importorskip("duckdb")
-    path = tmp_path / "log.csv"
-    path.write_text("id,t,by\n" + "".join(f"{k}.0,{k % 3},{1 + k % 2}.0\n" for k in range(10)) + extra)
-    table = ibis.duckdb.connect().read_csv(path)
-    found = engine_of(table).count(table, count_of("id", "t", TimeGrid(size=3), "by", [1, 2]), KEY)
-    assert found.tolist() == [2, 1, 2, 2, 2, 1]
-
-
 def test_a_whole_number_is_one_individual_however_it_is_written():
     cells = [17, 17.0, "17", "17.0", np.int8(17), np.float32(17), np.uint64(17), decimal.Decimal("17.00"), b"17"]
     assert {identifier_text(cell) for cell in cells} == {"17"}

@@ -7,7 +7,6 @@ import re
 
 import numpy as np
 import opendp.prelude as dp
-import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -32,22 +31,6 @@ def panel(space, cap=6, keys=("a", "b", "c", "nobody"), **kwargs):
     return space >> ts.then_participation_count(
         GRID, participation_cap=cap, by="venue", keys=keys, **kwargs, excess="drop"
     )
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        ROWS,
-        pd.DataFrame(ROWS),
-        pd.DataFrame(ROWS).astype({"venue": "category"}),
-        pa.table(ROWS),
-    ],
-)
-def test_series_of_listed_keys_in_their_order(log_space, table):
-    counts = np.array(panel(log_space)(table)).reshape(4, 3)
-    assert counts.tolist() == [[2, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]]
-    counts = np.array(panel(log_space, keys=["c", "a"], step_cap=5)(table)).reshape(2, 3)
-    assert counts.tolist() == [[0, 0, 1], [3, 0, 0]]
 
 
 def test_integer_keys(log_space):
@@ -122,36 +105,6 @@ def test_a_key_that_its_column_spells_otherwise_is_refused_by_type(tmp_path, eng
         else:
             with pytest.raises(TypeError, match=re.escape(f"key {key!r} matches nothing, as it is '")):
                 count(key, "N7")
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_an_empty_text_is_nobody_and_no_key(tmp_path, engine):
-    table = pa.table({"id": ["", "a", None, "b", "b"], "t": [0, 1, 0, 0, 0], "by": ["x", "x", "x", "", "x"]})
-    log = of_engine(engine, table, tmp_path)
-    count = count_of("id", "t", ts.TimeGrid(size=2), "by", ["x", "y"], step_cap=9)
-    assert engine_of(log).count(log, count, bytes(16)).tolist() == [1, 1, 0, 0]
-    tally = engine_of(log).tally(log, count.reading)
-    assert (tally.missing_identifier, tally.unknown_key, tally.counted) == (2, 1, 2)
-
-
-def test_rows_without_a_key_are_dropped(log_space):
-    frame = pd.DataFrame(ROWS)
-    frame["venue"] = frame["venue"].astype(object)
-    frame.loc[0, "venue"] = None
-    assert list(panel(log_space)(frame))[:3] == [1, 0, 0]
-
-
-def test_the_cap_is_over_the_whole_panel(log_space):
-    rng = np.random.default_rng(0)
-    table = {"id": np.zeros(500, dtype=int), "time": rng.integers(0, 3, 500), "venue": rng.choice(["a", "b", "c"], 500)}
-    kept = np.zeros(9)
-    for _ in range(200):
-        counts = np.array(panel(log_space, cap=2, keys=["a", "b", "c"])(table))
-        assert counts.sum() == 2
-        assert counts.max() == 1
-        kept += counts
-    # Each of the nine pairs is as likely: 200·2/9 = 44, sd 5.9; false alarm below 1e-8 each.
-    assert np.all(np.abs(kept - 200 * 2 / 9) < 37)
 
 
 def test_maps_know_the_panel(log_space):

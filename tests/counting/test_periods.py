@@ -9,25 +9,14 @@ import functools
 import numpy as np
 import pytest
 
-from opendp_timeseries.accounting.influence import count_influence
-from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
-from tests.counting.tables import count_of
 from tests.counting.test_calendars import ZONES
-from tests.counting.test_database import DuckDB
 from tests.oracles import calendars
-from tests.oracles import counting as oracle
-
-pa = pytest.importorskip("pyarrow")
-pd = pytest.importorskip("pandas")
-pl = pytest.importorskip("polars")
-
 
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
 
-KEY = bytes(range(16))
 UNITS = ["1d", "1w", "1mo", "1q", "1y"]
 
 
@@ -137,36 +126,6 @@ def test_what_is_no_period_is_refused(arguments, error, match):
 
 
 # --- Counts
-
-
-@pytest.mark.parametrize(
-    ("size", "series", "length", "gap", "steps"),
-    [
-        (
-            25,
-            2,
-            13,
-            5,
-            [19, 21, 24, 25, 27, 29],
-        ),  # series 1 at 0, 2 and 4
-        (480, 6, 24, 12, range(6 * 480)),
-    ],
-)
-def test_a_database_thins_each_series_by_itself(size, series, length, gap, steps):
-    steps, caps = np.array(steps), {"participation_cap": 10**6, "step_cap": 1, "gap": gap}
-    count = count_of("id", "time", TimeGrid(size=size), "at", range(series), period=Period(length), **caps)
-    table = DuckDB().table(id=pa.array(steps * 0), time=pa.array(steps % size), at=pa.array(steps // size))
-    counts = engine_of(table).count(table, count, KEY)
-    assert counts.tolist() == oracle.capped_counts(
-        [(0, step) for step in steps.tolist()],
-        size=count.size, cycle=size, period_of=lambda step: step // length, key=KEY, **caps,
-    )  # fmt: skip
-    stated = count_influence(
-        1, participation_cap=10**6, step_cap=1, size=count.size, series=series, gap=gap, replaced=False,
-        periods=[length],
-    )  # fmt: skip
-    by_step = np.count_nonzero(counts.reshape(series, size), axis=0)
-    assert np.add.reduceat(by_step, range(0, size, length)).max() <= stated.l0
 
 
 def test_more_places_than_a_row_has_bits_for_are_refused():

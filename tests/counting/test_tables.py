@@ -179,68 +179,6 @@ def test_names_are_the_same_people_in_every_table(kind):
     assert count(TEXT[kind]()) == NAMED
 
 
-@pytest.mark.parametrize("kind", ["numpy", "pandas", "polars", "arrow"])
-def test_row_order_does_not_matter(kind):
-    table = {"numpy": numpy_table, "pandas": pandas_table, "polars": polars_table, "arrow": arrow_table}[kind]
-    for seed in range(3):
-        order = np.random.default_rng(seed).permutation(len(PEOPLE))
-        assert count(table(NAMES[order].tolist() if kind != "numpy" else NAMES[order], TIMES[order])) == count(
-            numpy_table(NAMES)
-        )
-
-
-# One log in every unit and zone.
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_times_are_the_same_in_every_unit_and_table(unit):
-    times = TIMES.astype(f"datetime64[{unit}]")
-    expected = count(numpy_table(PEOPLE))
-    naive = pd.Series(times)
-    assert count(numpy_table(PEOPLE, times)) == expected
-    assert count(pandas_table(PEOPLE, naive)) == expected
-    assert count(pandas_table(PEOPLE, naive.dt.tz_localize("UTC").dt.tz_convert("Asia/Kathmandu"))) == expected
-    assert count(arrow_table(PEOPLE, pa.array(times, pa.timestamp(unit)))) == expected
-    assert count(arrow_table(PEOPLE, pa.array(times, pa.timestamp(unit, "America/New_York")))) == expected
-    for tz in (None, "UTC"):
-        arrow = pd.array(pa.array(times, pa.timestamp(unit, tz)), dtype=pd.ArrowDtype(pa.timestamp(unit, tz)))
-        assert count(pandas_table(PEOPLE, arrow)) == expected
-    if unit != "s":
-        series = pl.Series(times, dtype=pl.Datetime(unit))
-        assert count(polars_table(PEOPLE, series)) == expected
-        aware = series.dt.replace_time_zone("UTC").dt.convert_time_zone("America/New_York")
-        assert count(polars_table(PEOPLE, aware)) == expected
-
-
-def test_aware_and_naive_times_meet_on_the_same_step():
-    local = TimeGrid(size=40, start="2013-01-01T00:00Z", step="1h", zone="America/New_York")
-    clock = np.array(["2012-12-31T19:30", "2013-01-01T00:30"], dtype="M8[s]")
-    aware = pd.Series(clock).dt.tz_localize("America/New_York")
-    assert count(numpy_table(np.arange(2), clock), local) == count(pandas_table(np.arange(2), aware), local)
-    assert count(pandas_table(np.arange(2), aware))[:6] == [1, 0, 0, 0, 0, 1]
-    assert count(numpy_table(np.arange(2), clock))[:6] == [1, 0, 0, 0, 0, 0]
-
-
-def test_dates_are_midnights():
-    days = [dt.date(2012, 12, 31), dt.date(2013, 1, 1), dt.date(2013, 1, 2), None]
-    for table in (
-        polars_table([1, 2, 3, 4], days),
-        arrow_table([1, 2, 3, 4], pa.array(days)),
-        arrow_table([1, 2, 3, 4], pa.array(days, pa.date64())),
-    ):
-        assert np.flatnonzero(count(table)).tolist() == [0, 24]
-
-
-def test_a_missing_time_is_dropped():
-    times = np.array(["NaT", "2013-01-01T00:10"], dtype="M8[ns]")
-    for table in (numpy_table, pandas_table, polars_table, arrow_table):
-        assert count(table(np.array([1, 2]), times)) == [1] + [0] * 39
-    steps = TimeGrid(size=2)
-    assert count(numpy_table(np.arange(2), np.ma.MaskedArray([0, 1], [True, False])), steps) == [0, 1]
-    assert count(pandas_table([1, 2], pd.array([None, 1], dtype="Int64")), steps) == [0, 1]
-    assert count(polars_table([1, 2], [None, 1]), steps) == [0, 1]
-    masked = np.ma.MaskedArray(times[[1, 1]], [True, False])
-    assert count(numpy_table(np.arange(2), masked)) == [1] + [0] * 39
-
-
 def test_large_identifiers_stay_apart_when_one_is_missing():
     people = [2**53, 2**53 + 1, None]
     times = np.repeat(TIMES[:1], 3)
@@ -387,13 +325,6 @@ def test_times_are_refused_by_type(kind):
     for function in (check_schema, read):
         with pytest.raises(TypeError, match=r"column 'time' of type .* (does not hold times|is neither)"):
             function(TIMES_REFUSED[kind], **COLUMNS)
-
-
-# Which clock a naive time shows is never assumed.
-@pytest.mark.parametrize("table", [numpy_table, pandas_table, polars_table, arrow_table])
-def test_naive_times_need_a_zone(table):
-    with pytest.raises(TypeError, match="zone='UTC'"):
-        count(table(PEOPLE), TimeGrid(size=40, start="2013-01-01T00:00Z", step="1h"))
 
 
 @pytest.mark.parametrize("table", [numpy_table, pandas_table, polars_table, arrow_table])

@@ -5,7 +5,6 @@ import math
 import time
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
@@ -74,18 +73,6 @@ def test_spans_of_pandas_are_no_numbers():
         log = pd.DataFrame({"who": [1, 2], "when": [0, 1], "value": values})
         with pytest.raises(TypeError, match=r"column 'value' of type .* does not hold numbers"):
             counted(log, count_of(5, participation_cap=2))
-
-
-def test_a_row_of_any_kind_changes_nothing_of_others():
-    """One text, or one number beyond all others, makes a column of another type."""
-    log = {"who": np.array([1, 2, 3]), "when": np.array([0, 0, 1]), "value": np.array([2.5, 4.0, 9.0])}
-    for cell in ("x", "8", None, 10**40, 1j, -math.inf, True, [1], decimal.Decimal("0.1")):
-        values = np.empty(4, object)
-        values[:] = [2.5, 4.0, 9.0, cell]
-        more = {"who": np.array([1, 2, 3, 4]), "when": np.array([0, 0, 1, 2]), "value": values}
-        count = count_of(8, participation_cap=SIZE)
-        assert counted(more, count)[:2] == counted(log, count)[:2] == [7, 8]
-        assert counted(more, count)[2] == amount_of(cell, 8)
 
 
 def test_what_is_of_no_value_takes_no_step_of_anybody():
@@ -333,11 +320,6 @@ def test_the_noise_goes_by_what_is_typical_and_not_by_the_bound(log_space):
     ]
     first, *others = (stated_designs(one)[0][0].scale for one in series)
     assert others == pytest.approx([first, first, 10 * first], rel=1e-9)
-
-
-@pytest.fixture
-def log_space():
-    return ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
 
 
 def test_what_is_asked_for_is_what_runs_and_is_written_down(log_space):

@@ -13,9 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opendp_timeseries.accounting.conversions import delta_from_renyi
-from opendp_timeseries.accounting.influence import count_influence
-from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.koga2022 import bounds as paper
 from opendp_timeseries.koga2022.bounds import FilterConstants, SensitivityBound
 from tests.oracles import paper as oracle
@@ -280,20 +277,6 @@ def test_each_step_away_from_the_printed_form_needs_less_noise():
     assert needed("theorem 4") > needed("sharper") > needed("fixed pair")
     choice = paper.least_scale_without_filter(0.5, 1e-4, 40, 0.1)
     assert oracle.exact_profile(0.5, choice.scale, 40, 0.1) <= 1e-4
-
-
-@pytest.mark.parametrize(("size", "cap", "scale"), [(1800, 180, 39.884), (725, 73, 29.084), (2126, 213, 42.442)])
-def test_noise_by_approximate_zcdp_with_the_best_failure_probability(size, cap, scale):
-    # The same δ′ as Theorem 2 in our own law, turned into (ε, δ) by way of zero-concentrated privacy.
-    law = extremal_law(count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False), 0.1, size)
-
-    def delta(sigma, failure):
-        rho, attained = law.at(sigma).zero_concentrated(failure)
-        return attained + delta_from_renyi(lambda alpha: alpha * rho, 0.5)
-
-    failures = np.geomspace(1e-6, 9e-5, 30)
-    assert min(delta(scale + 2e-3, failure) for failure in failures) <= 1e-4
-    assert min(delta(scale - 2e-3, failure) for failure in failures) > 1e-4
 
 
 def test_zero_concentrated_form_of_algorithm_1():

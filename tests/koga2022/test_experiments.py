@@ -12,7 +12,6 @@ from scipy.stats import binom, norm
 
 import opendp_timeseries as ts
 from opendp_timeseries.koga2022 import experiments as ex
-from opendp_timeseries.koga2022.bounds import filter_constants
 from opendp_timeseries.koga2022.datasets import synth
 from tests.oracles.blocks import block_scale, block_squares, gaussian_taps
 from tests.refused import refuses
@@ -163,13 +162,6 @@ def test_what_the_paper_and_we_err_by_on_the_pems_file():
     ):
         errors = ex.mean_absolute_errors(ex.releases(mechanism, series, 20), series.truth)
         assert abs(errors.mean() - mean) < 7 * sd / math.sqrt(20)
-
-
-def test_constants_of_the_papers_kernel():
-    constants = filter_constants(ts.gaussian_kernel(1800, 10))
-    assert constants.row_energy == pytest.approx(0.0282095, rel=1e-5)
-    assert constants.stable_rank == pytest.approx(50.777, rel=1e-5)
-    assert filter_constants(ts.gaussian_kernel(10_000, 10)).stable_rank == pytest.approx(282.095, rel=1e-5)
 
 
 def sampled_energies(squares, p):

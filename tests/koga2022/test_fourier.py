@@ -16,7 +16,6 @@ from opendp_timeseries import (
     gaussian_kernel,
     make_circulant_filter,
     then_assume_participation,
-    then_circulant_filter,
 )
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.koga2022 import fourier
@@ -137,17 +136,6 @@ def test_a_plain_fft_breaks_the_ideal_map_and_this_one_does_not():
     assert ideal * (1 - 1e-6) < max(by_us) <= apply.map(one) < ideal * (1 + 1e-6)
 
 
-def test_map_without_the_entry_error_would_be_too_small():
-    # Broken variant: the rounded basis accounted as the ideal one.
-    size, frequencies = 48, 6
-    ideal = math.sqrt((2 * frequencies - 1) / size)
-    apply = transformation(size, frequencies)
-    moved = [
-        oracle.l1_and_l2([Fraction(float(v)) for v in apply(np.eye(size, dtype=np.int64)[t])])[1] for t in range(size)
-    ]
-    assert max(moved) > ideal * (1 + 1e-12)
-
-
 def test_distances():
     size = 100
     to_l2, to_l1 = transformation(size, 4), transformation(size, 4, output_metric=L1)
@@ -237,18 +225,6 @@ def test_the_baseline_of_the_paper_and_the_original_chain():
         bounds=(0.01, 1e4),
     )
     assert scale == pytest.approx(sensitivity / math.sqrt(0.2), rel=1e-6)
-
-
-def test_filter_then_coefficients_then_noise():
-    chain = (
-        assumed(300, 10)
-        >> then_circulant_filter(gaussian_kernel(300, std=4))
-        >> then_fourier_coefficients(20)
-        >> dp.m.then_gaussian(2.0)
-        >> functools.partial(fourier_series, size=300)
-    )
-    assert len(chain(np.arange(300))) == 300
-    assert 0 < chain.map(1) < (10 / 2.0**2) / 2
 
 
 def test_a_context_solves_for_the_noise():

@@ -85,16 +85,6 @@ def renyi_of_squares(groups, alpha, scale, p):
     return mp.fsum(n * mp.log(1 - p + p * mp.exp(rate * mp.mpf(s))) for s, n in groups) / (alpha - 1)
 
 
-def zcdp_delta(rho, epsilon):
-    """Least δ over the orders, of ρ-zCDP (Canonne, Kamath & Steinke 2020), on a fine grid of orders."""
-
-    def at(alpha):
-        exponent = (alpha - 1) * (alpha * mp.mpf(rho) - epsilon) + alpha * mp.log(1 - 1 / alpha)
-        return mp.exp(exponent) / (alpha - 1)
-
-    return min(1, min(at(1 + mp.mpf(10) ** (mp.mpf(j) / 50)) for j in range(-150, 200)))
-
-
 def general_bounds(epsilon, scale, steps, most, m, p):
     """Bounds on the profile for ``W = most``, of docs/proofs/extremal_law.md: by reach, a tangent, and Jensen."""
     most, m, variance = mp.mpf(most), mp.mpf(m), mp.mpf(scale) ** 2

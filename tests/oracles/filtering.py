@@ -11,8 +11,6 @@ from itertools import combinations, permutations, product
 
 import mpmath
 
-Vector = Sequence[Fraction]
-
 
 def convolve(values: Sequence[Fraction | int], taps: Sequence[Fraction | int]) -> list[Fraction]:
     """``y_t = sum_k x_k h_((t - k) mod T)`` from the definition."""

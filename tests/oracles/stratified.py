@@ -19,12 +19,6 @@ def kept_sets(size, length):
     return kept[:, :size]
 
 
-def poisson_sets(size, p):
-    """Rows of truth values, and the probability of each."""
-    kept = np.array(list(itertools.product((False, True), repeat=size)))
-    return kept, np.prod(np.where(kept, p, 1 - p), axis=1)
-
-
 def supports(size, steps):
     """All places of so many steps, as rows of zeros and ones."""
     places = list(itertools.combinations(range(size), steps))

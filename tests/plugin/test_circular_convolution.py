@@ -112,26 +112,6 @@ def test_the_paths_agree_to_the_byte(monkeypatch):
     assert len(set(results)) == 1
 
 
-@pytest.mark.parametrize("size", [1, 7])
-def test_identity_on_odd_and_tiny_sizes(size, path):
-    # An inverse transform without its length gives 6 steps for 7.
-    counts = np.arange(size) + 3
-    assert circular_convolve(counts, identity_kernel(size)).tolist() == counts.tolist()
-    assert circular_convolve(counts, Kernel.from_taps(identity_kernel(size).taps)).tolist() == counts.tolist()
-
-
-def test_wraps_round(path):
-    # Zero padding would lose a quarter of what sits at the edge.
-    kernel = Kernel.from_taps([0.5, 0.25, 0, 0, 0, 0, 0, 0.25])
-    got = circular_convolve([4, 0, 0, 0, 0, 0, 0, 0], kernel)
-    assert got.tolist() == [2, 1, 0, 0, 0, 0, 0, 1]
-    assert got.sum() == 4
-
-
-def test_tap_one_is_the_weight_of_the_step_before(path):
-    assert circular_convolve([1, 0, 0], Kernel.from_taps([0.0, 1.0, 0.0])).tolist() == [0, 1, 0]
-
-
 def test_largest_input_is_the_largest():
     for kernel in some_kernels(9):
         total = int(kernel.l1 * 2**kernel.resolution_bits)

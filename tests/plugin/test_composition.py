@@ -1,7 +1,5 @@
 """Several releases as one measurement, with their joint loss; and which losses are known from how they were made."""
 
-import math
-
 import numpy as np
 import opendp.prelude as dp
 import pytest
@@ -66,18 +64,6 @@ def test_less_than_what_opendp_adds_up(members):
     pairs = [ts.make_composition([member], delta=1e-6) for member in members]
     epsilon, delta = dp.c.make_composition(pairs).map(1)
     assert ts.make_composition(members, delta=delta).map(1)[0] < 0.7 * epsilon
-
-
-def test_equal_releases_compose_exactly(log_space):
-    # n releases at once keep Bin(nI, p) of somebody's steps, in place of Bin(I, p).
-    n, scale, epsilon = 4, 4.0, 1.0
-    joint = ts.make_composition([count(log_space) >> noise(scale)] * n)
-    kept = np.arange(n * 10 + 1)
-    weights = np.array([math.comb(n * 10, k) * 0.1**k * 0.9 ** (n * 10 - k) for k in kept])
-    root = np.sqrt(kept[1:]) / scale
-    phi = np.vectorize(lambda x: math.erfc(-x / math.sqrt(2)) / 2)
-    exact = weights[1:] @ (phi(root / 2 - epsilon / root) - math.exp(epsilon) * phi(-root / 2 - epsilon / root))
-    assert exact * (1 - 1e-12) <= joint.map(1).delta(epsilon) <= exact * (1 + 1e-9)
 
 
 def test_equal_releases_are_sampled_each_by_itself(log_space):

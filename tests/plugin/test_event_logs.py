@@ -74,25 +74,6 @@ def test_the_same_counts_and_the_same_map_as_of_an_event_log(monkeypatch, metric
     assert [lazy.map(k) for k in range(4)] == [eager.map(k * individuals) for k in range(4)]
 
 
-def test_aware_instants_are_not_read_as_local_times():
-    grid = ts.TimeGrid(size=HOURS, start="2020-01-01", step="1h", zone="America/New_York")
-    midnight = dt.datetime(2020, 1, 1, 5, tzinfo=dt.UTC)  # 00:00 in New York
-    for zone in ("UTC", "Asia/Kathmandu"):
-        data = pl.LazyFrame({"who": [1], "when": [midnight]}).with_columns(pl.col("when").dt.convert_time_zone(zone))
-        count = space(data) >> ts.then_participation_count(grid, participation_cap=1, time="when")
-        assert np.flatnonzero(count(data)).tolist() == [0]
-        log = ts.event_log_domain(identifier="who", time="when"), dp.symmetric_distance()
-        assert np.flatnonzero((log >> ts.then_participation_count(grid, participation_cap=1))(data)).tolist() == [0]
-
-
-def test_rows_without_identifier_or_time_are_dropped():
-    data = frame(who=[None, 1, 2], when=[0, 1, 2]).with_columns(
-        pl.when(pl.col("who") == 2).then(None).otherwise(pl.col("when")).alias("when")
-    )
-    count = space(data) >> ts.then_participation_count(GRID, participation_cap=3, time="when")
-    assert np.flatnonzero(count(data)).tolist() == [1]
-
-
 def build(data, *, grid=GRID, time="when", **of_space):
     return space(data, **of_space) >> ts.then_participation_count(grid, participation_cap=3, time=time)
 

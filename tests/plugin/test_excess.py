@@ -12,7 +12,6 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
 from tests import make
-from tests.oracles import counting as oracle
 from tests.refused import refuses
 
 GRID, KEYS = ts.TimeGrid(size=4), ["a", "b"]
@@ -115,35 +114,6 @@ def test_nobody_moves_a_real_count_further_than_the_map_says(excess, unit, caps,
         refuses("norm='l1' or excess='drop'", lambda: chain >> ts.then_lp_distance(L1))
     else:
         assert moved.sum(axis=1).max() <= (chain >> ts.then_lp_distance(L1)).map(1) * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("excess", EXCESS)
-@pytest.mark.parametrize("caps", CAPS)
-def test_counts_are_those_of_the_slow_truth(excess, caps, monkeypatch):
-    monkeypatch.setattr("opendp_timeseries.plugin.participation_count.fresh_key", lambda: bytes(16))
-    random, series = np.random.default_rng(7), 2 if "panel" in caps else 1
-    who, step, site = random.integers(0, 9, 40), random.integers(0, 4, 40), random.integers(0, series, 40)
-    chain = (LOG, dp.symmetric_distance()) >> stage(excess, caps)
-    given = {name: value for name, value in CAPS[caps].items() if name not in ("by", "keys")}
-    limits = {"participation_cap": 2, "step_cap": 1} | given
-    if excess == "tiers":
-        most = min(4 // given.get("gap", 1) * series, 4 * given.get("key_cap", series))
-        squares = most * given.get("step_cap", 1) ** 2  # of one event
-        in_tiers = {"ends": (1,), "share": 0.8, "most": squares, "size": 4 * series, "typical": 1}
-        limits |= {"participation_cap": 1, "excess": "l2", "tiers": in_tiers}
-    else:
-        limits["excess"] = excess
-    counts = {}
-    for person in range(9):
-        own = (site * 4 + step)[who == person].tolist()
-        for place, events in oracle.kept(person, own, cycle=4, key=bytes(16), **limits).items():
-            counts[place] = counts.get(place, 0) + events
-    unit = 1 if excess == "drop" else 2.0**-16
-    truth = [counts.get(place, 0) * unit for place in range(4 * series * (2 if excess == "tiers" else 1))]
-    assert chain({"id": who, "step": step, "site": np.array(KEYS)[site]}) == truth
-    whole = dp.vector_domain(dp.atom_domain(T="i64"), size=len(truth))
-    floats = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=len(truth))
-    assert chain.output_domain == (whole if excess == "drop" else floats)
 
 
 @pytest.mark.parametrize(("excess", "unit", "caps"), list(itertools.product(EXCESS, UNITS, CAPS)))

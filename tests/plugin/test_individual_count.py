@@ -88,71 +88,11 @@ def places(space, cap=2, keys=SITES, **options):
     return space >> ts.then_individual_count(by="site", keys=keys, key_cap=cap, **options)
 
 
-@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_every_engine_counts_everybody_once(log_space, table):
-    for rows in (crowd(), crowd(1, rows=12, people=1), []):
-        log = table(rows)
-        for grid, period in ((None, None), (GRID, PERIOD)):
-            found = (log_space >> ts.then_individual_count(grid=grid))(log)
-            assert found == [oracle.individuals(rows, period=period)]
-            by_site = places(log_space, cap=5, grid=grid)(log)
-            assert by_site == oracle.individuals(rows, SITES, cap=5, period=period)
-
-
-@pytest.mark.parametrize("table", [table for name, table in TABLES.items() if name != "duckdb"])
-@pytest.mark.parametrize("cap", [1, 2, 3])
-def test_who_has_too_many_keys_keeps_those_of_the_smallest_hashes(log_space, table, cap, monkeypatch):
-    monkeypatch.setattr(module, "fresh_key", lambda: KEY)
-    rows = crowd(3)
-    assert places(log_space, cap)(table(rows)) == oracle.individuals(rows, SITES, cap=cap, key=KEY)
-    within = places(log_space, cap, grid=GRID)(table(rows))
-    assert within == oracle.individuals(rows, SITES, cap=cap, key=KEY, period=PERIOD)
-
-
-def entered(rows):
-    """How many sites each individual is in."""
-    known = {(who, site) for who, _, site in rows if who is not None and site in SITES}
-    return [len({site for other, site in known if other == who}) for who in {who for who, _ in known}]
-
-
-def test_a_database_keeps_the_same_for_everybody_whoever_else_is_there(log_space, monkeypatch):
-    monkeypatch.setattr(module, "fresh_key", lambda: KEY)
-    rows = crowd(4, people=12)
-    assert sum(places(log_space, 2)(duckdb(rows))) == sum(min(count, 2) for count in entered(rows))
-    whole = np.array(places(log_space, 2)(duckdb(rows)))
-    for person in ("p0", "p7"):
-        others = [row for row in rows if row[0] != person]
-        change = whole - places(log_space, 2)(duckdb(others))
-        assert change.min() >= 0
-        assert change.sum() == 2
-
-
 EVERYWHERE = ts.Tiers(ends=(1, 3), share=0.8)
 
 
 def everywhere(space, **options):
     return space >> ts.then_individual_count(by="site", keys=SITES, tiers=EVERYWHERE, **options)
-
-
-def numbers_of_everybody(rows, period=None):
-    """What everybody adds at each site, in each tier, by the slow count; in units of 2**-16."""
-    rows = [row for row in rows if row[0] is not None and (period is None or row[1] in period)]
-    tiers = {"ends": EVERYWHERE.ends, "share": EVERYWHERE.share, "most": len(SITES), "size": len(SITES)}
-    counts = np.zeros(3 * len(SITES), dtype=np.int64)
-    for who in {row[0] for row in rows}:
-        sites = [SITES.index(site) for other, _, site in rows if other == who and site in SITES]
-        own = oracle.kept(who, sites, participation_cap=1, step_cap=1, key=b"", cycle=1, excess="l2", tiers=tiers)
-        for place, weight in own.items():
-            counts[place] += weight
-    return counts
-
-
-@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_every_engine_weighs_everybody_at_all_of_their_keys(log_space, table):
-    for rows in (crowd(), crowd(1, rows=12, people=1), []):
-        for grid, period in ((None, None), (GRID, PERIOD)):
-            found = everywhere(log_space, grid=grid)(table(rows))
-            assert (np.array(found) * 2**16).tolist() == numbers_of_everybody(rows, period).tolist()
 
 
 def test_nobody_moves_numbers_of_everybody_further_than_stated(log_space):
@@ -248,22 +188,6 @@ def test_in_a_context_everybody_counts_at_all_keys(log_space):
     release = query.release()
     assert release.stated.loss[0] == pytest.approx((1.0, 1e-6))
     assert ts.smooth(release).release.keys == (*SITES,)
-
-
-@pytest.mark.long
-def test_spark_counts_everybody_once(log_space, tmp_path):
-    from tests.counting.tables import Spark
-
-    pytest.importorskip("pyspark")
-    rows = crowd(5)
-    log = Spark(tmp_path).table(**{name: arrow(rows)[name] for name in ("id", "time", "site")})
-    for grid, period in ((None, None), (GRID, PERIOD)):
-        assert (log_space >> ts.then_individual_count(grid=grid))(log) == [oracle.individuals(rows, period=period)]
-        by_site = places(log_space, cap=5, grid=grid)(log)
-        assert by_site == oracle.individuals(rows, SITES, cap=5, period=period)
-        assert sum(places(log_space, cap=1)(log)) == len(entered(rows))
-        found = everywhere(log_space, grid=grid)(log)
-        assert (np.array(found) * 2**16).tolist() == numbers_of_everybody(rows, period).tolist()
 
 
 @pytest.mark.parametrize("cap", [1, 2, 4])

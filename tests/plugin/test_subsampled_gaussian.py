@@ -189,13 +189,6 @@ def test_nothing_kept_costs_nothing():
     assert release.sampling_probability == 0.0
 
 
-def test_a_cap_beyond_the_grid_is_the_grid():
-    mechanism = {"sampling_probability": 0.1, "output_measure": dp.smoothed_max_divergence()}
-    for cap in (10, 1000):
-        profile = (counted(10, cap) >> ts.then_subsampled_gaussian(2.0, **mechanism)).map(1)
-        assert profile.delta(1.0) == pytest.approx(0.0167618435331791, rel=1e-9)
-
-
 def test_an_empty_sample_is_released_as_such():
     # A sample drawn again until it is not empty would never be empty: 100 releases of 1 step at p = 1/2 all keep
     # it with probability 2**-100.
@@ -300,15 +293,6 @@ def test_a_design_that_does_not_fit_is_refused_at_construction():
         refuses("sampling", make, **given)
         with pytest.raises(ValueError, match="sampling"):
             ts.least_scale(counted(10, 2), epsilon=1.0, delta=1e-6, **({"sampling_probability": 0.1} | given))
-
-
-@pytest.mark.parametrize(("cap", "size", "sigma"), [(73, 725, 17.430530850), (180, 1800, 26.085968543),
-                                                    (213, 2126, 28.209248185)])  # fmt: skip
-def test_stratified_samples_need_the_noise_of_poisson_samples(cap, size, sigma):
-    budget = {"epsilon": 0.5, "delta": 1e-4, "sampling_probability": 0.1}
-    found = ts.least_scale(counted(size, cap), **budget, sampling="stratified")
-    assert found == pytest.approx(sigma, rel=1e-9)
-    assert found == pytest.approx(ts.least_scale(counted(size, cap), **budget), rel=1e-9)
 
 
 @pytest.mark.long
@@ -480,34 +464,6 @@ def test_scale_by_the_exact_profile(cap):
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=SERIES[cap])
     influence = counted(SERIES[cap], cap).map(1)
     assert is_least(EXACT[cap], lambda scale: exact_at(scale, influence, domain))
-
-
-@pytest.mark.parametrize("cap", [pytest.param(cap, marks=pytest.mark.long if cap != 180 else []) for cap in SERIES])
-def test_scale_by_a_profile_and_fixed_delta(cap):
-    chain = counted(SERIES[cap], cap)
-
-    def epsilon(scale):
-        profile = chain >> ts.then_subsampled_gaussian(
-            scale, sampling_probability=P, output_measure=dp.smoothed_max_divergence()
-        )
-        return dp.c.make_fix_delta(profile, delta=DELTA).map(1)[0]
-
-    assert is_least(EXACT[cap], epsilon)
-
-
-@pytest.mark.parametrize("cap", SERIES)
-def test_scale_in_a_context(cap):
-    context = ts.compositor(
-        {"id": np.array([1]), "time": np.array([0])},
-        domain=ts.event_log_domain(identifier="id", time="time"),
-        privacy_unit=(dp.symmetric_distance(), 1),
-        privacy_loss=dp.loss_of(epsilon=EPSILON, delta=DELTA),
-        split_evenly_over=1,
-    )
-    query = context.query().participation_count(ts.TimeGrid(size=SERIES[cap]), participation_cap=cap)
-    (_, delta) = context.remaining_privacy_loss()[0]
-    query = query.subsampled_gaussian(sampling_probability=P, output_measure=APPROX_DP, delta=delta)
-    assert query.release().scale == pytest.approx(EXACT[cap], rel=1e-6)
 
 
 def epsilon_by_canonne_kamath_steinke(curve, delta):

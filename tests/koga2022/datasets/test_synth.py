@@ -26,12 +26,6 @@ def test_every_step_is_the_printed_formula(frequency: float) -> None:
     assert series.participation_cap == 100
 
 
-def test_lower_frequencies_are_subsequences() -> None:
-    full = synth(1)
-    for frequency in FREQUENCIES:
-        assert np.array_equal(synth(frequency).signal, full.signal[:: round(1 / frequency)])
-
-
 # 1 - log(f)/4 by hand: one quarter a halving for base 2, ln 2 / 4 for base e, log10 2 / 4 for base 10.
 @pytest.mark.parametrize(("base", "quarter"), [(2, 0.25), (math.e, 0.17328679514), (10, 0.07525749892)])
 def test_settings_of_each_frequency(base: float, quarter: float) -> None:
