@@ -34,20 +34,17 @@ def jointly(losses, *, adaptivity="non-adaptive"):
 # --- budgets ---
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"delta": 1e-6}, "either epsilon and delta, or rho"),
-        ({"epsilon": 1.0, "rho": 1.0, "delta": 1e-6}, "either epsilon and delta, or rho"),
-        ({"epsilon": 1.0}, r"delta \(0.0\) must be greater than 0"),
-        ({"epsilon": -1.0, "delta": 1e-6}, r"epsilon \(-1.0\) must be at least 0"),
-        ({"epsilon": math.nan, "delta": 1e-6}, r"epsilon \(nan\) must be finite"),
-        ({"epsilon": 1.0, "delta": 0.0}, r"delta \(0.0\) must be greater than 0"),
-        ({"epsilon": 1.0, "delta": 1.0}, r"delta \(1.0\) must be less than 1"),
-        ({"rho": -0.1, "delta": 1e-6}, r"rho \(-0.1\) must be at least 0"),
-        ({"rho": 0.1, "delta": 1.0}, r"failure_probability \(1.0\) must be less than 1"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({"delta": 1e-6}, "either epsilon and delta, or rho"),
+    ({"epsilon": 1.0, "rho": 1.0, "delta": 1e-6}, "either epsilon and delta, or rho"),
+    ({"epsilon": 1.0}, r"delta \(0.0\) must be greater than 0"),
+    ({"epsilon": -1.0, "delta": 1e-6}, r"epsilon \(-1.0\) must be at least 0"),
+    ({"epsilon": math.nan, "delta": 1e-6}, r"epsilon \(nan\) must be finite"),
+    ({"epsilon": 1.0, "delta": 0.0}, r"delta \(0.0\) must be greater than 0"),
+    ({"epsilon": 1.0, "delta": 1.0}, r"delta \(1.0\) must be less than 1"),
+    ({"rho": -0.1, "delta": 1e-6}, r"rho \(-0.1\) must be at least 0"),
+    ({"rho": 0.1, "delta": 1.0}, r"failure_probability \(1.0\) must be less than 1"),
+])  # fmt: skip
 def test_budgets_are_checked_when_they_are_made(given, message):
     refuses(message, Budget, **given)
 

@@ -11,29 +11,17 @@ from hypothesis import strategies as st
 
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
-from opendp_timeseries.design.kernels import (
-    Kernel,
-    boxcar_kernel,
-    exponential_kernel,
-    gaussian_kernel,
-    identity_kernel,
-)
+from opendp_timeseries.design.kernels import Kernel, boxcar_kernel, exponential_kernel, gaussian_kernel, identity_kernel
 from opendp_timeseries.koga2022.bounds import filter_constants
 from tests.oracles import filtering as oracle
 
 DECREASING = [
-    identity_kernel(5),
-    gaussian_kernel(6, 1.0),
-    gaussian_kernel(7, 1.3, resolution_bits=12),
-    exponential_kernel(7, 2.0, resolution_bits=6),
-    exponential_kernel(6, 1.5, resolution_bits=40),
-    boxcar_kernel(6, 3),
-    boxcar_kernel(7, 5, resolution_bits=8),
-    Kernel.from_taps([4, 2, 1, 2], resolution_bits=0),
-    Kernel.from_taps([3], resolution_bits=0),
-    Kernel.from_taps([3, 1], resolution_bits=0),
-    Kernel.from_taps([2, 2, 2], resolution_bits=0),
-]
+    identity_kernel(5), gaussian_kernel(6, 1.0), gaussian_kernel(7, 1.3, resolution_bits=12),
+    exponential_kernel(7, 2.0, resolution_bits=6), exponential_kernel(6, 1.5, resolution_bits=40),
+    boxcar_kernel(6, 3), boxcar_kernel(7, 5, resolution_bits=8),
+    Kernel.from_taps([4, 2, 1, 2], resolution_bits=0), Kernel.from_taps([3], resolution_bits=0),
+    Kernel.from_taps([3, 1], resolution_bits=0), Kernel.from_taps([2, 2, 2], resolution_bits=0),
+]  # fmt: skip
 OTHER = [
     Kernel.from_taps([1, 0.5, 0, 0, 0, 0]),  # one-sided
     Kernel.from_taps([0.5, -0.25, 0, 0, 0, -0.25]),  # signed
@@ -154,14 +142,11 @@ def test_unequal_majorants_are_rearranged(kernel, values):
         assert exact <= Fraction(got) <= exact + coarse * len(values)
 
 
-@pytest.mark.parametrize(
-    ("taps", "steps"),
-    [
-        ([2, 0, 1, 0, 0, 0], 2),  # one-sided: steps 0 and 2 add up, neighbours do not
-        ([1, 0, 1, 0, 1, 0], 2),  # not monotone
-        ([2, -1, 0, 0, 0, -1], 2),  # signed: signs of the person can align the taps
-    ],
-)
+@pytest.mark.parametrize(("taps", "steps"), [
+    ([2, 0, 1, 0, 0, 0], 2),  # one-sided: steps 0 and 2 add up, neighbours do not
+    ([1, 0, 1, 0, 1, 0], 2),  # not monotone
+    ([2, -1, 0, 0, 0, -1], 2),  # signed: signs of the person can align the taps
+])  # fmt: skip
 def test_the_block_law_is_false_for_other_kernels(taps, steps):
     block = oracle.top_sums(oracle.convolve([int(t < steps) for t in range(6)], taps))
     beaten = [
@@ -344,13 +329,9 @@ def spread_steps_are_the_worst(influence, kernel):
 
 
 BROKEN = [
-    energy_of_one_step_only,
-    largest_tap_only,
-    steps_do_not_spread,
-    majorant_of_one_step,
-    filter_does_not_change_the_majorant,
-    spread_steps_are_the_worst,
-]
+    energy_of_one_step_only, largest_tap_only, steps_do_not_spread, majorant_of_one_step,
+    filter_does_not_change_the_majorant, spread_steps_are_the_worst,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("broken", BROKEN)

@@ -60,15 +60,12 @@ def test_what_is_printed_is_not_below():
 
 LESS = Influence(l0=2, l2=2.0, linf=1.0)
 SOME = [
-    LESS,
-    Influence(l0=3, l2=2.0, linf=1.0),
-    Influence(l0=2, l2=3.0, linf=1.0),
-    Influence(l0=2, l2=2.0, linf=2.0),
-    Influence(l0=2, l2=2.0, linf=1.0, individuals=2),
+    LESS, Influence(l0=3, l2=2.0, linf=1.0), Influence(l0=2, l2=3.0, linf=1.0),
+    Influence(l0=2, l2=2.0, linf=2.0), Influence(l0=2, l2=2.0, linf=1.0, individuals=2),
     Influence(l0=2, l2=2.0, linf=1.0, majorant=Majorant(np.array([1.0, 1.0]))),
     Influence(l0=2, l2=2.0, linf=1.0, majorant=Majorant(np.array([1.0, 0.5]))),
     Influence(l0=5, l2=100.0, linf=100.0),
-]
+]  # fmt: skip
 
 
 def test_partial_order():

@@ -105,25 +105,16 @@ def test_weights_on_all_scales_keep_the_norm_together(share, ends, most):
 # --- Counts, by every vector ---
 
 SETTINGS = {
-    "one series": Setting(1, 6, 2, 1, "l2"),
-    "several events": Setting(1, 5, 2, 2, "l2"),
-    "one step in full": Setting(1, 5, 1, 2, "l2"),
-    "gap": Setting(1, 6, 2, 2, "l2", gap=2),
-    "panel": Setting(2, 3, 2, 1, "l2"),
-    "panel with gap": Setting(2, 3, 1, 2, "l2", gap=2),
-    "key cap": Setting(3, 2, 1, 1, "l2", key_cap=1),
-    "two keys": Setting(3, 2, 2, 1, "l2", key_cap=2),
-    "periods": Setting(1, 6, 1, 1, "l2", period=2),
-    "uneven periods": Setting(1, 5, 2, 2, "l2", period=3),
-    "periods of a panel": Setting(2, 3, 1, 1, "l2", period=2),
-    "sums": Setting(1, 6, 2, 1, "l1"),
-    "sums of events": Setting(1, 5, 2, 2, "l1"),
-    "sums of a panel": Setting(2, 3, 2, 1, "l1", key_cap=1),
-    "sums in periods": Setting(1, 5, 2, 1, "l1", period=3),
-    "total": Setting(1, 6, 4, 1, "l1", each=6),
+    "one series": Setting(1, 6, 2, 1, "l2"), "several events": Setting(1, 5, 2, 2, "l2"),
+    "one step in full": Setting(1, 5, 1, 2, "l2"), "gap": Setting(1, 6, 2, 2, "l2", gap=2),
+    "panel": Setting(2, 3, 2, 1, "l2"), "panel with gap": Setting(2, 3, 1, 2, "l2", gap=2),
+    "key cap": Setting(3, 2, 1, 1, "l2", key_cap=1), "two keys": Setting(3, 2, 2, 1, "l2", key_cap=2),
+    "periods": Setting(1, 6, 1, 1, "l2", period=2), "uneven periods": Setting(1, 5, 2, 2, "l2", period=3),
+    "periods of a panel": Setting(2, 3, 1, 1, "l2", period=2), "sums": Setting(1, 6, 2, 1, "l1"),
+    "sums of events": Setting(1, 5, 2, 2, "l1"), "sums of a panel": Setting(2, 3, 2, 1, "l1", key_cap=1),
+    "sums in periods": Setting(1, 5, 2, 1, "l1", period=3), "total": Setting(1, 6, 4, 1, "l1", each=6),
     "total of less than the cap": Setting(1, 3, 5, 2, "l1", each=3),
-    "total with gap": Setting(1, 7, 2, 2, "l1", gap=2, each=7),
-    "totals": Setting(1, 6, 4, 1, "l1", each=3),
+    "total with gap": Setting(1, 7, 2, 2, "l1", gap=2, each=7), "totals": Setting(1, 6, 4, 1, "l1", each=3),
     "totals of events": Setting(1, 4, 3, 2, "l1", each=2),
     "totals with gap": Setting(1, 8, 3, 1, "l1", gap=3, each=4),
     "totals of a panel": Setting(2, 4, 3, 1, "l1", key_cap=1, each=2),
@@ -138,9 +129,8 @@ SETTINGS = {
     "scales of a panel": Setting(2, 3, 2, 1, "l2", key_cap=1, ends=(2,), share=0.8),
     "scales in periods": Setting(1, 4, 1, 1, "l2", period=2, ends=(1,), share=0.5),
     "scales with gap": Setting(1, 6, 1, 1, "l2", gap=2, ends=(1, 2), share=0.7),
-    "one scale": Setting(1, 3, 3, 1, "l2", share=0.7),
-    "dropped": Setting(1, 5, 2, 2, "drop"),
-}
+    "one scale": Setting(1, 3, 3, 1, "l2", share=0.7), "dropped": Setting(1, 5, 2, 2, "drop"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("replaced", [False, True])
@@ -340,8 +330,7 @@ def test_behind_a_gap_a_filter_earns_as_much_as_where_steps_are_dropped(cap):
     kernel = gaussian_kernel(size, 10)
     dropped, scaled = (
         filtered_influence(
-            count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, gap=gap, norm=norm),
-            kernel,
+            count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, gap=gap, norm=norm), kernel
         )
         for norm in (None, "l2")
     )

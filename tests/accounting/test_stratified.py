@@ -218,17 +218,12 @@ def test_a_float_names_its_blocks(length):
     assert blocks_of(stated, 10_007).probability == stated
 
 
-@pytest.mark.parametrize(
-    ("p", "size", "message"),
-    [
-        (0.15, 100, r"sampling_probability \(0.15\) .* the nearest are 1/6 and 1/7"),
-        (0.7, 100, "the nearest are 1/1 and 1/2"),
-        (0.0, 100, r"leaves no block of 1/p steps in a signal of 100; give at least 1/100"),
-        (0.1, 9, "leaves no block"),
-        (5e-324, 9, "leaves no block"),
-        (1.5, 9, "must be at most 1"),
-    ],
-)
+@pytest.mark.parametrize(("p", "size", "message"), [
+    (0.15, 100, r"sampling_probability \(0.15\) .* the nearest are 1/6 and 1/7"),
+    (0.7, 100, "the nearest are 1/1 and 1/2"),
+    (0.0, 100, r"leaves no block of 1/p steps in a signal of 100; give at least 1/100"),
+    (0.1, 9, "leaves no block"), (5e-324, 9, "leaves no block"), (1.5, 9, "must be at most 1"),
+])  # fmt: skip
 def test_a_probability_that_leaves_no_blocks_is_refused(p, size, message):
     refuses(message, blocks_of, p, size)
 

@@ -247,20 +247,14 @@ def gaussian_block(steps, width, size=1800):
 
 def block_influence(block):
     return Influence(
-        l0=1800,
-        l2=math.sqrt(math.fsum(block**2)) * (1 + 1e-12),
-        linf=float(block[0]),
-        majorant=Majorant(block),
+        l0=1800, l2=math.sqrt(math.fsum(block**2)) * (1 + 1e-12), linf=float(block[0]), majorant=Majorant(block)
     )
 
 
-@pytest.mark.parametrize(
-    ("width", "steps", "p"),
-    [
-        *[(2, 1, 0.1), (2, 20, 0.5), (10, 180, 0.1)],
-        *(pytest.param(*other, marks=pytest.mark.long) for other in [(10, 5, 0.5), (30, 1, 0.5), (30, 180, 0.1)]),
-    ],
-)
+@pytest.mark.parametrize(("width", "steps", "p"), [
+    *[(2, 1, 0.1), (2, 20, 0.5), (10, 180, 0.1)],
+    *(pytest.param(*other, marks=pytest.mark.long) for other in [(10, 5, 0.5), (30, 1, 0.5), (30, 180, 0.1)]),
+])  # fmt: skip
 def test_scales_through_filters_are_near_the_lower_bound(width, steps, p):
     block = gaussian_block(steps, width)
     law = extremal_law(block_influence(block), p, 1800)
@@ -466,20 +460,14 @@ def test_losses_fall_with_delta_and_epsilon(person, p, scale):
     assert all(x >= y * (1 - 1e-10) for x, y in itertools.pairwise(rhos))
 
 
-@pytest.mark.parametrize(
-    "influence",
-    [
-        Influence(l0=10, l2=3.17, linf=1.0, individuals=10**9),
-        Influence(l0=10, l2=1e-200, linf=1e-200),
-        Influence(l0=10, l2=1e200, linf=1e200),
-        Influence(l0=10, l2=math.inf, linf=math.inf),
-        Influence(l0=10, l2=1e300, linf=1e-300),
-        Influence(l0=50, l2=3.0, linf=1.0, majorant=Majorant(np.array([1e200, 1e-200]))),
-        Influence(l0=50, l2=3.0, linf=1.0, majorant=Majorant(np.array([1e-170, 1e-171]))),
-        Influence(l0=50, l2=3.0, linf=1.0, majorant=Majorant(np.array([]))),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("influence", [
+    Influence(l0=10, l2=3.17, linf=1.0, individuals=10**9), Influence(l0=10, l2=1e-200, linf=1e-200),
+    Influence(l0=10, l2=1e200, linf=1e200), Influence(l0=10, l2=math.inf, linf=math.inf),
+    Influence(l0=10, l2=1e300, linf=1e-300),
+    Influence(l0=50, l2=3.0, linf=1.0, majorant=Majorant(np.array([1e200, 1e-200]))),
+    Influence(l0=50, l2=3.0, linf=1.0, majorant=Majorant(np.array([1e-170, 1e-171]))),
+    Influence(l0=50, l2=3.0, linf=1.0, majorant=Majorant(np.array([]))),
+], ids=str)  # fmt: skip
 @pytest.mark.parametrize("p", [5e-324, 1e-17, 0.1, 1 - 2.0**-53])
 def test_extreme_parameters_give_numbers(influence, p):
     law = extremal_law(influence, p, 10**3)

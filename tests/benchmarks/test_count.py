@@ -125,19 +125,9 @@ def textbook(people, steps):
 
 
 ROUTES = [
-    packed_sort,
-    count,
-    everybody,
-    with_a_gap,
-    wide_identifiers,
-    instants,
-    names,
-    real_names_of_arrow,
-    real_names_as_objects,
-    real_names_as_shared_objects,
-    polars,
-    textbook,
-]
+    packed_sort, count, everybody, with_a_gap, wide_identifiers, instants, names, real_names_of_arrow,
+    real_names_as_objects, real_names_as_shared_objects, polars, textbook,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.__name__)

@@ -68,28 +68,25 @@ def flights(step, size, cap, probability):
 FILTER = ts.gaussian_kernel(1800, 3)
 #: Counts or how to draw them, scale, sampling probability, seasons; and more of the release.
 CASES = {
-    "PeMS, p = .1": (sim.flow(), 26.085969, 0.1, 288),
-    "PeMS, every step": (sim.flow(), 79.0735, 1.0, 288),
+    "PeMS, p = .1": (sim.flow(), 26.085969, 0.1, 288), "PeMS, every step": (sim.flow(), 79.0735, 1.0, 288),
     "PeMS, another week": (sim.flow(3000), 79.0735, 1.0, 288),
     "PeMS, gap 10, filter 3": (sim.flow(), 25.711, 1.0, 288, {"kernel": FILTER}),
     "flights 1 h, p = .2": (*flights("1h", 1440, 30, 0.2), (24, 168)),
     "flights 1 h": (*flights("1h", 1440, 30, 1.0), (24, 168)),
     "flights 3 h": (*flights("3h", 2920, 50, 1.0), (8, 56)),
     "flights 6 h, p = .2": (*flights("6h", 1460, 100, 0.2), (4, 28)),
-    "flights 6 h": (*flights("6h", 1460, 100, 1.0), (4, 28)),
-    "peers": (peers, 60.0, 1.0, (24, 168)),
+    "flights 6 h": (*flights("6h", 1460, 100, 1.0), (4, 28)), "peers": (peers, 60.0, 1.0, (24, 168)),
     "nights": (nights, 60.0, 1.0, (24, 168)),
     "own kind, p = .1": (sim.of_the_models_kind, 26.085969, 0.1, 288),
     "own kind": (sim.of_the_models_kind, 79.0735, 1.0, 288),
     "check-ins": (gowalla_like().signal.astype(float), 50.3565, 1.0, 7),
-    "shop": (sim.shop, 30.0, 1.0, (24, 168)),
-    "bikes": (sim.bikes, 40.0, 1.0, (24, 168)),
+    "shop": (sim.shop, 30.0, 1.0, (24, 168)), "bikes": (sim.bikes, 40.0, 1.0, (24, 168)),
     "bikes, p = .3": (sim.bikes, 25.0, 0.3, (24, 168)),
     "bikes, half a year": (lambda rng: sim.bikes(rng, weeks=26), 20.0, 1.0, (24, 168)),
     "festival": (festival, 30.0, 1.0, (24, 168)),
     "clocks, p = .2": (local_year, 20.0, 0.2, ("1d", "1w"), {"grid": sim.LOCAL}),
     "clocks, flights": (sim.local_flights(), 25.0, 0.5, ("1d", "1w"), {"grid": sim.LOCAL}),
-}
+}  # fmt: skip
 #: Those of whom some steps matter more.
 PARTS = {"festival": slice(800, 804), "clocks, p = .2": sim.after_changes(), "clocks, flights": sim.after_changes()}
 #: No more than these, give or take what so many releases leave open: of one, a standard deviation of .9.

@@ -156,25 +156,18 @@ class When(NamedTuple):
 
 
 TIMES = {
-    "int64": When(pa.int64(), integer=True),
-    "int8": When(pa.int8(), integer=True),
-    "uint16": When(pa.uint16(), integer=True, narrow=False),
-    "float": When(pa.float64(), integer=True),
-    "digits": When(pa.string(), integer=True),
-    "exact": When(pa.decimal128(12, 1), integer=True),
-    "objects": When(None, integer=True),
-    "naive us": When(pa.timestamp("us"), naive=True),
+    "int64": When(pa.int64(), integer=True), "int8": When(pa.int8(), integer=True),
+    "uint16": When(pa.uint16(), integer=True, narrow=False), "float": When(pa.float64(), integer=True),
+    "digits": When(pa.string(), integer=True), "exact": When(pa.decimal128(12, 1), integer=True),
+    "objects": When(None, integer=True), "naive us": When(pa.timestamp("us"), naive=True),
     "naive ms": When(pa.timestamp("ms"), naive=True),
     "naive s": When(pa.timestamp("s"), naive=True, narrow=False),
     "naive ns": When(pa.timestamp("ns"), naive=True, narrow=False),
-    "aware us": When(pa.timestamp("us", "UTC")),
-    "aware ms": When(pa.timestamp("ms", "Asia/Tokyo")),
+    "aware us": When(pa.timestamp("us", "UTC")), "aware ms": When(pa.timestamp("ms", "Asia/Tokyo")),
     "aware ns": When(pa.timestamp("ns", "America/New_York"), narrow=False),
-    "date": When(pa.date32(), naive=True),
-    "said": When(pa.string(), naive=True, database=False),
-    "said in UTC": When(pa.string(), database=False),
-    "datetimes": When(None),
-}
+    "date": When(pa.date32(), naive=True), "said": When(pa.string(), naive=True, database=False),
+    "said in UTC": When(pa.string(), database=False), "datetimes": When(None),
+}  # fmt: skip
 #: Cells of columns of values, by their types; each with the number that it says, or None if it says none.
 VALUES = {
     "int8": (pa.int8(), [(-5, -5), (0, 0), (1, 1), (7, 7), (100, 100), (None, None)]),
@@ -823,13 +816,9 @@ def in_chunks(case, rows):
 
 
 IN_MEMORY = {
-    "numpy": in_numpy,
-    "objects": in_objects,
-    "pandas": in_pandas,
-    "polars": in_polars,
-    "arrow": in_chunks,
+    "numpy": in_numpy, "objects": in_objects, "pandas": in_pandas, "polars": in_polars, "arrow": in_chunks,
     "batches": lambda case, rows: dataset.dataset(in_chunks(case, rows)),
-}
+}  # fmt: skip
 
 
 # --- The check

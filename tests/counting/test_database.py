@@ -219,16 +219,13 @@ def test_a_context_on_an_ibis_table(backend, log_space):
     assert not log_space[0].member(table.drop("time"))
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        ({"id": pa.array([[1]] * WHO.size)}, TypeError, r"'id' of type .*(int64|bigint).* cannot identify"),
-        ({"id": TIME}, TypeError, "'id' of type timestamp"),
-        ({"time": pa.array(SECONDS, pa.float64())}, TypeError, "'time' of type float64 does not hold times"),
-        ({"time": pa.array([str(second) for second in SECONDS])}, TypeError, "'time' of type string"),
-        ({"time": pa.array(SECONDS)}, TypeError, "int64 are not instants"),
-    ],
-)
+@pytest.mark.parametrize(("change", "error", "words"), [
+    ({"id": pa.array([[1]] * WHO.size)}, TypeError, r"'id' of type .*(int64|bigint).* cannot identify"),
+    ({"id": TIME}, TypeError, "'id' of type timestamp"),
+    ({"time": pa.array(SECONDS, pa.float64())}, TypeError, "'time' of type float64 does not hold times"),
+    ({"time": pa.array([str(second) for second in SECONDS])}, TypeError, "'time' of type string"),
+    ({"time": pa.array(SECONDS)}, TypeError, "int64 are not instants"),
+])  # fmt: skip
 def test_columns_are_refused_by_type(backend, change, error, words):
     with pytest.raises(error, match=words):
         count(backend.table(**{"id": pa.array(WHO), "time": TIME} | change))

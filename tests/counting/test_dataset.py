@@ -101,16 +101,13 @@ def test_no_rows_and_no_files(tmp_path, log_space):
         assert chain(log_space)(log) == [0] * 40
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        ({"id": pa.array([[1]] * ROWS)}, TypeError, "'id' of type list.* cannot identify"),
-        ({"time": pa.array([[1]] * ROWS)}, TypeError, "'time' of type list.* does not hold times"),
-        ({"time": pa.array(WHO * 1.0)}, TypeError, "float64 are not instants"),
-        ({"time": pa.array(WHO)}, TypeError, "int64 are not instants"),
-        ({"id": None}, ValueError, "'id' is missing"),
-    ],
-)
+@pytest.mark.parametrize(("change", "error", "words"), [
+    ({"id": pa.array([[1]] * ROWS)}, TypeError, "'id' of type list.* cannot identify"),
+    ({"time": pa.array([[1]] * ROWS)}, TypeError, "'time' of type list.* does not hold times"),
+    ({"time": pa.array(WHO * 1.0)}, TypeError, "float64 are not instants"),
+    ({"time": pa.array(WHO)}, TypeError, "int64 are not instants"),
+    ({"id": None}, ValueError, "'id' is missing"),
+])  # fmt: skip
 def test_columns_are_refused_by_type_before_any_row_is_read(tmp_path, monkeypatch, change, error, words):
     columns = {"id": pa.array(WHO), "time": TIME} | change
     log = file_of(tmp_path, **{name: column for name, column in columns.items() if column is not None})
@@ -123,10 +120,7 @@ def test_a_failure_quotes_no_row(tmp_path):
     (tmp_path / "log.csv").write_text("id,time\n7,2013-01-01T00:00:00\nsecret,2013-01-01T00:00:00\n")
     schema = pa.schema({"id": pa.int64(), "time": pa.timestamp("s")})
     log = ds.dataset(tmp_path / "log.csv", format="csv", schema=schema)
-    for act in (
-        lambda log, count: engine.participation(log, count.reading),
-        lambda *args: engine.count(*args, KEY),
-    ):
+    for act in (lambda log, count: engine.participation(log, count.reading), lambda *args: engine.count(*args, KEY)):
         with pytest.raises(RuntimeError, match="could not be read to its end") as failure:
             act(log, count_of(grid=GRID))
         assert failure.value.__context__ is None

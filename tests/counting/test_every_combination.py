@@ -61,17 +61,12 @@ def test_in_memory(monkeypatch, cases):
 
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
-@pytest.mark.parametrize(
-    ("backend", "cases"),
-    [
-        *(("duckdb", range(k, k + 12)) for k in (4, 16)),  # 3 is telling
-        ("duckdb", drawn.TELLING),
-        *ranges(2_000, 250, "duckdb"),
-        *ranges(2_000, 250, "postgres"),
-        *ranges(100, 25, "spark"),
-    ],
-    ids=name_of,
-    indirect=["backend"],
-)
+@pytest.mark.parametrize(("backend", "cases"), [
+    *(("duckdb", range(k, k + 12)) for k in (4, 16)),  # 3 is telling
+    ("duckdb", drawn.TELLING),
+    *ranges(2_000, 250, "duckdb"),
+    *ranges(2_000, 250, "postgres"),
+    *ranges(100, 25, "spark"),
+], ids=name_of, indirect=["backend"])  # fmt: skip
 def test_in_a_database(backend, cases):
     check_in_database(backend, cases)

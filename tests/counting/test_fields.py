@@ -17,50 +17,19 @@ pytest.importorskip("pyarrow")
 SOURCE = Source(identifier="who", time="when", by="key", value="much")
 GRID = TimeGrid(start="2024-03-30", step="1h", size=47, zone="Europe/Paris")  # a clock goes forward
 WHO = [
-    "ann",
-    "bob",
-    " ann",
-    "ann ",
-    "",
-    "17",
-    "017",
-    "+7",
-    "17.0",
-    "1e+16",
-    "NaN",
-    "null",
-    "\xe9",
-    "\u2028",
+    "ann", "bob", " ann", "ann ", "", "17", "017", "+7", "17.0", "1e+16", "NaN", "null", "\xe9", "\u2028",
     "x" * 5000,
-]
+]  # fmt: skip
 WHEN = [
-    "2024-03-30",
-    "2024-03-31T05:00Z",
-    "2024-03-31T02:30",
-    "20240330",
-    " 2024-03-30T07 ",
-    "",
-    " ",
-    "x",
+    "2024-03-30", "2024-03-31T05:00Z", "2024-03-31T02:30", "20240330", " 2024-03-30T07 ", "", " ", "x",
     "2024-02-30",
-]
+]  # fmt: skip
 WHEN += ["2024-03-30 07:00:00,5 +01", "2024-03-30t07:00:00.123456789", "\u0662024-03-30", "1711792800", "0000-00-00"]
 REST = {"key": ["a", "7", "7.0", "", " a", "\xe4"], "much": ["1", "2.5", "", "-1", " 3", "1e2", "1_0", "inf", "\u0663"]}
 DIRT = [
-    b'"',
-    b'"ann"',
-    b'ann"',
-    b"\0",
-    b"\xff",
-    b"\xc3",
-    b"\r",
-    b"\xef\xbb\xbfann",
-    b"\x0b",
-    b"\x1c",
-    b"\x85",
-    b"\\",
-    b"'",
-]
+    b'"', b'"ann"', b'ann"', b"\0", b"\xff", b"\xc3", b"\r", b"\xef\xbb\xbfann", b"\x0b", b"\x1c", b"\x85",
+    b"\\", b"'",
+]  # fmt: skip
 HOW = [{}, {"time_format": "%Y-%m-%d"}, {"time_format": "%d.%m.%Y %H:%M"}, {"time_unit": "s"}, {"encoding": "cp1252"}]
 
 
@@ -154,20 +123,10 @@ def test_rows_are_those_of_the_csv_module(tmp_path, monkeypatch, seeds):
     assert in_bytes > 6 * len(seeds)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b'"ann',
-        b"ann\0",
-        b"ann\r,",
-        b"\xef\xbb\xbfann",
-        b"\xff",
-        b"",
-        b",",
-        b"ann,2024-03-30,a,1,more",
-        b"ann,2024-03-30",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    b'"ann', b"ann\0", b"ann\r,", b"\xef\xbb\xbfann", b"\xff", b"", b",", b"ann,2024-03-30,a,1,more",
+    b"ann,2024-03-30",
+])  # fmt: skip
 def test_one_line_is_one_row_whatever_is_in_it(tmp_path, monkeypatch, line):
     read = reader(monkeypatch)
     path = tmp_path / "log.csv"

@@ -34,27 +34,24 @@ def left(steps, *, gap, cycle):
     return np.flatnonzero(counts).tolist()
 
 
-@pytest.mark.parametrize(
-    ("steps", "gap", "expected"),
-    [
-        ([5], 20, [5]),  # one step is not too near to itself
-        ([0, 1, 2, 3, 4, 5, 6], 3, [0, 3, 6]),
-        ([0, 2, 3, 5], 3, [0, 3]),  # 5 is two after 3, which is kept; 3 is one after 2, which is not
-        ([0, 2, 4, 6, 8], 3, [0, 4, 8]),
-        ([3, 10, 17], 6, [3, 10, 17]),  # 17 and 3 are six apart around the end
-        ([3, 10, 17], 7, [3, 10]),
-        ([2, 10, 19], 4, [2, 10]),  # 19 and 2 are three apart around the end
-        ([2, 10, 15, 16, 19], 4, [2, 10, 15]),  # one dropped is enough, and 16 does not come back
-        ([0, 19], 2, [0]),
-        ([0, 19], 1, [0, 19]),
-        ([0, 10], 10, [0, 10]),
-        ([0, 10], 11, [0]),
-        ([1, 12], 10, [1]),
-        (range(20), 20, [0]),
-        (range(20), 1, list(range(20))),
-        (range(20), 6, [0, 6, 12]),
-    ],
-)
+@pytest.mark.parametrize(("steps", "gap", "expected"), [
+    ([5], 20, [5]),  # one step is not too near to itself
+    ([0, 1, 2, 3, 4, 5, 6], 3, [0, 3, 6]),
+    ([0, 2, 3, 5], 3, [0, 3]),  # 5 is two after 3, which is kept; 3 is one after 2, which is not
+    ([0, 2, 4, 6, 8], 3, [0, 4, 8]),
+    ([3, 10, 17], 6, [3, 10, 17]),  # 17 and 3 are six apart around the end
+    ([3, 10, 17], 7, [3, 10]),
+    ([2, 10, 19], 4, [2, 10]),  # 19 and 2 are three apart around the end
+    ([2, 10, 15, 16, 19], 4, [2, 10, 15]),  # one dropped is enough, and 16 does not come back
+    ([0, 19], 2, [0]),
+    ([0, 19], 1, [0, 19]),
+    ([0, 10], 10, [0, 10]),
+    ([0, 10], 11, [0]),
+    ([1, 12], 10, [1]),
+    (range(20), 20, [0]),
+    (range(20), 1, list(range(20))),
+    (range(20), 6, [0, 6, 12]),
+])  # fmt: skip
 def test_first_come_then_rest(steps, gap, expected):
     assert left(steps, gap=gap, cycle=20) == expected == oracle.rested(steps, gap, 20)
 

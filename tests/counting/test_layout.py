@@ -21,20 +21,17 @@ def test_a_gap_is_a_whole_number_of_steps_of_the_grid():
     assert type(make.changed(COUNT, gap=np.int64(2)).reading.gap) is int
 
 
-@pytest.mark.parametrize(
-    ("gap", "size", "error", "says"),
-    [
-        (0, 4, ValueError, r"^gap \(0\) must be at least 1; .* from 1, which is no gap, to the 4 of the grid$"),
-        (-3, 4, ValueError, r"^gap \(-3\) must be at least 1; "),
-        (5, 4, ValueError, r"^gap \(5\) must be at most 4; .* from 1, which is no gap, to the 4 of the grid$"),
-        (2, 1, ValueError, r"^gap \(2\) must be at most 1; "),
-        (True, 4, TypeError, r"^gap \(True\) must be an integer, not a bool; "),
-        (np.True_, 4, TypeError, r" must be an integer, not a bool; "),
-        (2.0, 4, TypeError, r"^gap \(2.0\) must be an integer, not float; "),
-        ("2", 4, TypeError, r"^gap \('2'\) must be an integer, not str; "),
-        (None, 4, TypeError, r"^gap \(None\) must be an integer, not NoneType; "),
-    ],
-)
+@pytest.mark.parametrize(("gap", "size", "error", "says"), [
+    (0, 4, ValueError, r"^gap \(0\) must be at least 1; .* from 1, which is no gap, to the 4 of the grid$"),
+    (-3, 4, ValueError, r"^gap \(-3\) must be at least 1; "),
+    (5, 4, ValueError, r"^gap \(5\) must be at most 4; .* from 1, which is no gap, to the 4 of the grid$"),
+    (2, 1, ValueError, r"^gap \(2\) must be at most 1; "),
+    (True, 4, TypeError, r"^gap \(True\) must be an integer, not a bool; "),
+    (np.True_, 4, TypeError, r" must be an integer, not a bool; "),
+    (2.0, 4, TypeError, r"^gap \(2.0\) must be an integer, not float; "),
+    ("2", 4, TypeError, r"^gap \('2'\) must be an integer, not str; "),
+    (None, 4, TypeError, r"^gap \(None\) must be an integer, not NoneType; "),
+])  # fmt: skip
 def test_any_other_gap_is_refused(gap, size, error, says):
     with pytest.raises(error, match=says):
         make.changed(COUNT, grid=TimeGrid(size=size), gap=gap)

@@ -37,12 +37,7 @@ OPTIONS = {
             "grouping": Grouping.of({"all": PANEL["keys"]}, PANEL["keys"]),
             **PANEL,
         },
-        {
-            "gap": 2,
-            "tiers": Tiers(ends=(4,)),
-            "grouping": Grouping.of({"all": PANEL["keys"]}, PANEL["keys"]),
-            **PANEL,
-        },
+        {"gap": 2, "tiers": Tiers(ends=(4,)), "grouping": Grouping.of({"all": PANEL["keys"]}, PANEL["keys"]), **PANEL},
     ],
     "participation": [{"gap": 3, **PANEL}],
     "tally": [PANEL],

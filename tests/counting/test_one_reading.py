@@ -88,26 +88,18 @@ KINDS = [numpy_objects, pandas_inferred, pandas_categories, *PICKY]
 
 UTC, TOKYO = dt.UTC, zoneinfo.ZoneInfo("Asia/Tokyo")
 PEOPLE = {
-    "integers": [1, 2, 3, 40],
-    "negative": [-1, -2, 0, 7],
-    "digits": ["1", "2", "3", "007"],
-    "text": ["ann", "bob", "é", ""],
-    "floats": [1.0, 2.0, 0.5, -3.25],
-    "whole floats": [1.0, 2.0, 3.0, 1e18],
-    "unsigned": [2**63, 2**64 - 1, 5, 6],
-    "huge": [2**64, 2**70, -(2**90), 5],
-    "mixed": [1, "2", 3.0, "x"],
+    "integers": [1, 2, 3, 40], "negative": [-1, -2, 0, 7], "digits": ["1", "2", "3", "007"],
+    "text": ["ann", "bob", "é", ""], "floats": [1.0, 2.0, 0.5, -3.25], "whole floats": [1.0, 2.0, 3.0, 1e18],
+    "unsigned": [2**63, 2**64 - 1, 5, 6], "huge": [2**64, 2**70, -(2**90), 5], "mixed": [1, "2", 3.0, "x"],
     "uuid": [uuid.UUID(int=k) for k in range(4)],
     "decimals": [decimal.Decimal(text) for text in ("1", "2.50", "1e3", "0.1")],
-    "bytes": [b"a", b"b", b"\xff", b""],
-    "dates": [dt.date(2020, 1, day) for day in (1, 2, 3, 4)],
+    "bytes": [b"a", b"b", b"\xff", b""], "dates": [dt.date(2020, 1, day) for day in (1, 2, 3, 4)],
     "datetimes": [dt.datetime(2020, 1, 1, hour) for hour in range(4)],
-    "aware": [dt.datetime(2020, 1, 1, hour, tzinfo=TOKYO) for hour in range(4)],
-    "booleans": [True, False],
+    "aware": [dt.datetime(2020, 1, 1, hour, tzinfo=TOKYO) for hour in range(4)], "booleans": [True, False],
     "durations": [dt.timedelta(hours=k) for k in range(4)],
     "periods": [pd.Period(year=2020 + k, freq="Y") for k in range(4)],
     "intervals": [pd.Interval(k, k + 1) for k in range(4)],
-}
+}  # fmt: skip
 # What one row may hold.
 OTHERS = {
     "text": "x", "digits": "17", "missing": None, "nan": float("nan"), "not available": pd.NA, "float": 1.5,
@@ -222,13 +214,10 @@ def arrow_csv(text):
     return pa.csv.read_csv(io.BytesIO(text.read().encode()))
 
 
-@pytest.mark.parametrize(
-    ("read", "cell"),
-    [
-        *((read, cell) for read in (pd.read_csv, pl.read_csv, arrow_csv) for cell in ("", "2.5", "x")),
-        *((read, "9" * 23) for read in (pd.read_csv, arrow_csv)),  # Polars reads no such file
-    ],
-)
+@pytest.mark.parametrize(("read", "cell"), [
+    *((read, cell) for read in (pd.read_csv, pl.read_csv, arrow_csv) for cell in ("", "2.5", "x")),
+    *((read, "9" * 23) for read in (pd.read_csv, arrow_csv)),  # Polars reads no such file
+])  # fmt: skip
 def test_one_step_of_a_csv_file_changes_no_other(read, cell):
     # Whatever a reader makes of the column, all of it text in the end, the other steps are what they were.
     rows = "id,t\n" + "".join(f"{k},{k % 5}\n" for k in range(40))

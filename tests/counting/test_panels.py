@@ -129,25 +129,15 @@ def test_from_log_to_releases_by_key(log_space):
     assert releases["b"].values.sum() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"keys": None}, "must be given together"),
-        ({"by": None}, "must be given together"),
-        ({"keys": "abc"}, "must be a list"),
-        ({"keys": {"a", "b"}}, "must be a list"),
-        ({"keys": 5}, "must be a list"),
-        ({"by": 3}, "must be a string"),
-        ({"by": "time"}, "different column"),
-        ({"keys": []}, "at least one"),
-        ({"keys": ["a", "a"]}, "distinct"),
-        ({"keys": ["1", "1.0"]}, "distinct"),
-        ({"keys": ["a", 1]}, "all strings or all integers"),
-        ({"keys": ["a", ""]}, "must not be empty: '' is a missing key"),
-        ({"keys": [True]}, "all strings or all integers"),
-        ({"keys": [1.5]}, "all strings or all integers"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"keys": None}, "must be given together"), ({"by": None}, "must be given together"),
+    ({"keys": "abc"}, "must be a list"), ({"keys": {"a", "b"}}, "must be a list"),
+    ({"keys": 5}, "must be a list"), ({"by": 3}, "must be a string"), ({"by": "time"}, "different column"),
+    ({"keys": []}, "at least one"), ({"keys": ["a", "a"]}, "distinct"), ({"keys": ["1", "1.0"]}, "distinct"),
+    ({"keys": ["a", 1]}, "all strings or all integers"),
+    ({"keys": ["a", ""]}, "must not be empty: '' is a missing key"),
+    ({"keys": [True]}, "all strings or all integers"), ({"keys": [1.5]}, "all strings or all integers"),
+])  # fmt: skip
 def test_keys_are_checked_at_construction(log_space, change, message):
     good = {"by": "venue", "keys": ["a", "b"], "participation_cap": 2}
     with pytest.raises((TypeError, ValueError), match=message):

@@ -107,19 +107,13 @@ def test_periods_are_read_on_the_clock_of_the_grid():
             period.starts(grid)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "match"),
-    [
-        (("12h", "UTC"), ValueError, "must be one unit of the calendar"),
-        (("2w", "UTC"), ValueError, "must be one unit of the calendar"),
-        (("1d",), ValueError, "needs the zone"),
-        (("1d", "Nowhere"), ValueError, "IANA name"),
-        ((0,), ValueError, "at least 1"),
-        ((1.5,), TypeError, "must be an integer"),
-        ((True,), TypeError, "must be an integer"),
-        ((24, "UTC"), ValueError, "must be left out"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "error", "match"), [
+    (("12h", "UTC"), ValueError, "must be one unit of the calendar"),
+    (("2w", "UTC"), ValueError, "must be one unit of the calendar"), (("1d",), ValueError, "needs the zone"),
+    (("1d", "Nowhere"), ValueError, "IANA name"), ((0,), ValueError, "at least 1"),
+    ((1.5,), TypeError, "must be an integer"), ((True,), TypeError, "must be an integer"),
+    ((24, "UTC"), ValueError, "must be left out"),
+])  # fmt: skip
 def test_what_is_no_period_is_refused(arguments, error, match):
     with pytest.raises(error, match=match):
         Period(*arguments)

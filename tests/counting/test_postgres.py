@@ -49,22 +49,18 @@ def people(table, **options):
     return engine.count(table, count_of("id", None, STEP, **{"step_cap": 1} | options), KEY).tolist()
 
 
-@pytest.mark.parametrize(
-    ("kind", "cells", "number"),
-    [
-        ("text COLLATE alike", ["'Ann'", "'ann'", "'ANN'", "'Ann'"], 3),
-        ("varchar(5)", ["'Ann'", "'ann'", "'Ann'", "''"], 2),
-        ("char(5)", ["'Ann'", "'ann'", "'Ann  '", "'  '"], 2),
-        ("numeric", ["1", "1.0", "1.00", "0.25", "0.250", "'NaN'", "NULL", "'Infinity'", "1e200"], 4),
-        ("numeric(30, 0)", ["1", "1.2", "1e29 - 1", "1e29 - 2", "'NaN'"], 3),
-        ("real", ["0.1", "0.1", "'NaN'", "1.0", "1", "3e38", "'-Infinity'"], 4),
-        ("double precision", ["0.1", "0.1 + 1e-17", "0.1 + 2e-17", "1e15", "1000000000000001", "'NaN'"], 4),
-        ("uuid", ["'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'", "'a0eebc999c0b4ef8bb6d6bb9bd380a11'", "NULL"], 1),
-        ("date", ["'2024-03-04'", "'4713-01-01 BC'", "'infinity'", "'-infinity'", "NULL"], 4),
-        ("boolean", ["true", "false", "true", "NULL"], 2),
-        ("whole", ["1", "2", "1", "NULL"], 2),
-    ],
-)
+@pytest.mark.parametrize(("kind", "cells", "number"), [
+    ("text COLLATE alike", ["'Ann'", "'ann'", "'ANN'", "'Ann'"], 3),
+    ("varchar(5)", ["'Ann'", "'ann'", "'Ann'", "''"], 2),
+    ("char(5)", ["'Ann'", "'ann'", "'Ann  '", "'  '"], 2),
+    ("numeric", ["1", "1.0", "1.00", "0.25", "0.250", "'NaN'", "NULL", "'Infinity'", "1e200"], 4),
+    ("numeric(30, 0)", ["1", "1.2", "1e29 - 1", "1e29 - 2", "'NaN'"], 3),
+    ("real", ["0.1", "0.1", "'NaN'", "1.0", "1", "3e38", "'-Infinity'"], 4),
+    ("double precision", ["0.1", "0.1 + 1e-17", "0.1 + 2e-17", "1e15", "1000000000000001", "'NaN'"], 4),
+    ("uuid", ["'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'", "'a0eebc999c0b4ef8bb6d6bb9bd380a11'", "NULL"], 1),
+    ("date", ["'2024-03-04'", "'4713-01-01 BC'", "'infinity'", "'-infinity'", "NULL"], 4),
+    ("boolean", ["true", "false", "true", "NULL"], 2), ("whole", ["1", "2", "1", "NULL"], 2),
+])  # fmt: skip
 def test_who_is_who(postgres, log, kind, cells, number):
     postgres.run("DROP DOMAIN IF EXISTS whole CASCADE")
     postgres.run("CREATE DOMAIN whole AS integer CHECK (value > 0)")
@@ -134,14 +130,11 @@ def test_infinite_dates_are_off_the_grid(log):
     assert engine.count(table, count_of("id", "t", grid), KEY).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("kind", "cells"),
-    [
-        ("numeric", ["1e500", "-1e500", "1e-1000", "0.5", "2.49", "'NaN'", "'Infinity'", "NULL", "3"]),
-        ("text", ["'1e999'", "'1e-999'", f"'{'9' * 200}'", f"'{'9' * 14_000}'", "'2'", "' 2 '", "'0.5'"]),
-        ("double precision", ["'NaN'", "'Infinity'", "1e308", "5e-324", "2"]),
-    ],
-)
+@pytest.mark.parametrize(("kind", "cells"), [
+    ("numeric", ["1e500", "-1e500", "1e-1000", "0.5", "2.49", "'NaN'", "'Infinity'", "NULL", "3"]),
+    ("text", ["'1e999'", "'1e-999'", f"'{'9' * 200}'", f"'{'9' * 14_000}'", "'2'", "' 2 '", "'0.5'"]),
+    ("double precision", ["'NaN'", "'Infinity'", "1e308", "5e-324", "2"]),
+])  # fmt: skip
 def test_no_cell_is_beyond_a_cast(log, kind, cells):
     """However many digits they have, values are whole numbers up to the bound, and times are steps or none."""
     table = log(f"id int, t int, k int, v {kind}", *(f"{k}, 0, {k}, {cell}" for k, cell in enumerate(cells)))
@@ -158,21 +151,10 @@ def of_values(count):
     return make.changed(count, source=replace(count.reading.log, value="v"))
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "json",
-        "numeric(9, 2)",
-        "numeric(90, 80)",
-        "bytea",
-        "money",
-        "interval",
-        "int4range",
-        "citext_like",
-        "inet",
-        "text[]",
-    ],
-)
+@pytest.mark.parametrize("kind", [
+    "json", "numeric(9, 2)", "numeric(90, 80)", "bytea", "money", "interval", "int4range", "citext_like",
+    "inet", "text[]",
+])  # fmt: skip
 def test_other_types_are_refused_by_name_before_rows_are_read(postgres, log, kind):
     postgres.run("DROP TYPE IF EXISTS citext_like CASCADE")
     postgres.run("CREATE TYPE citext_like AS ENUM ('a')")

@@ -51,17 +51,14 @@ def test_a_session_reads_alone_and_leaves_nothing_behind():
     assert server.sent == ["BEGIN", "SET TRANSACTION READ ONLY", *local, "the query", "ROLLBACK"]
 
 
-@pytest.mark.parametrize(
-    ("version", "encoding", "schemas", "own", "obstacles"),
-    [
-        (140_000, "UTF8", ["pg_catalog", "public"], [], []),
-        (139_999, "UTF8", ["pg_catalog", "public"], [], ["a server of version 13, before 14"]),
-        (150_004, "EUC_JP", ["pg_catalog", "public"], [], ["encoding EUC_JP"]),
-        (150_004, "LATIN1", ["public", "pg_catalog"], [], ["setting search_path"]),
-        (150_004, "UTF8", ["pg_temp_3", "pg_catalog"], [], []),
-        (150_004, "UTF8", ["pg_catalog"], [("operator", "own", "=")], ["operator own.="]),
-    ],
-)
+@pytest.mark.parametrize(("version", "encoding", "schemas", "own", "obstacles"), [
+    (140_000, "UTF8", ["pg_catalog", "public"], [], []),
+    (139_999, "UTF8", ["pg_catalog", "public"], [], ["a server of version 13, before 14"]),
+    (150_004, "EUC_JP", ["pg_catalog", "public"], [], ["encoding EUC_JP"]),
+    (150_004, "LATIN1", ["public", "pg_catalog"], [], ["setting search_path"]),
+    (150_004, "UTF8", ["pg_temp_3", "pg_catalog"], [], []),
+    (150_004, "UTF8", ["pg_catalog"], [("operator", "own", "=")], ["operator own.="]),
+])  # fmt: skip
 def test_what_would_change_the_query_is_refused(version, encoding, schemas, own, obstacles):
     named = [name for name in schemas if name != "pg_catalog"]
     assert postgres.obstacles(Server([(encoding, schemas, named)], own, version=version)) == obstacles

@@ -30,17 +30,13 @@ VALUES = {
     "TimeZone": ["America/Los_Angeles", "Asia/Kathmandu", "Pacific/Apia"],
     "default_collation": ["nocase", "noaccent", "nocase.noaccent", "de"],
     "default_null_order": ["nulls_first", "nulls_last", "sqlite", "postgres"],
-    "default_order": ["desc", "asc"],
-    "dialect_compatibility_mode": ["spark", "none"],
+    "default_order": ["desc", "asc"], "dialect_compatibility_mode": ["spark", "none"],
     "disabled_optimizers": ["filter_pushdown", "expression_rewriter,statistics_propagation,join_order"],
     "lambda_syntax": ["enable_single_arrow", "disable_single_arrow"],
-    "nested_loop_join_threshold": ["0", "1000000"],
-    "merge_join_threshold": ["0", "1000000"],
-    "ordered_aggregate_threshold": ["1"],
-    "perfect_ht_threshold": ["0"],
-    "preserve_identifier_case": ["uppercase", "lowercase"],
-    "threads": ["1", "5"],
-}
+    "nested_loop_join_threshold": ["0", "1000000"], "merge_join_threshold": ["0", "1000000"],
+    "ordered_aggregate_threshold": ["1"], "perfect_ht_threshold": ["0"],
+    "preserve_identifier_case": ["uppercase", "lowercase"], "threads": ["1", "5"],
+}  # fmt: skip
 #: Truth values that are not settings of a query, or close the session.
 NOT_OF_QUERIES = {"enable_external_access", "enable_progress_bar", "lock_configuration", "warnings_as_errors"}
 

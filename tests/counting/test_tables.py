@@ -343,18 +343,14 @@ def test_ambiguous_columns_are_refused():
             check_schema(table, **COLUMNS)
 
 
-@pytest.mark.parametrize(
-    ("table", "error", "message"),
-    [
-        ({"id": PEOPLE, "time": TIMES[1:]}, ValueError, "equally long"),
-        ({"id": PEOPLE.tolist(), "time": TIMES}, TypeError, "one-dimensional NumPy array"),
-        ({"id": PEOPLE[:, None], "time": TIMES}, TypeError, "one-dimensional NumPy array"),
-        ([1, 2, 3], TypeError, "list is not known"),
-        (None, TypeError, "NoneType is not known"),
-        (np.zeros((2, 2)), TypeError, "ndarray is not known"),
-        (pa.table({"id": [1], "time": [1]}).to_reader(), TypeError, "only once"),
-    ],
-)
+@pytest.mark.parametrize(("table", "error", "message"), [
+    ({"id": PEOPLE, "time": TIMES[1:]}, ValueError, "equally long"),
+    ({"id": PEOPLE.tolist(), "time": TIMES}, TypeError, "one-dimensional NumPy array"),
+    ({"id": PEOPLE[:, None], "time": TIMES}, TypeError, "one-dimensional NumPy array"),
+    ([1, 2, 3], TypeError, "list is not known"), (None, TypeError, "NoneType is not known"),
+    (np.zeros((2, 2)), TypeError, "ndarray is not known"),
+    (pa.table({"id": [1], "time": [1]}).to_reader(), TypeError, "only once"),
+])  # fmt: skip
 def test_what_is_no_table_is_refused(table, error, message):
     for function in (check_schema, read):
         with pytest.raises(error, match=message):

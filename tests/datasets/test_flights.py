@@ -63,13 +63,7 @@ def test_remade_from_the_published_table() -> None:
     table = table[table["dep_time"].notna()]
     hour, minute_of_hour = np.divmod(table["sched_dep_time"].to_numpy(), 100)
     clock = pd.DataFrame(
-        {
-            "year": table["year"],
-            "month": table["month"],
-            "day": table["day"],
-            "hour": hour,
-            "minute": minute_of_hour,
-        }
+        {"year": table["year"], "month": table["month"], "day": table["day"], "hour": hour, "minute": minute_of_hour}
     )
     scheduled = pd.to_datetime(clock).dt.tz_localize("America/New_York")
     actual = scheduled + pd.to_timedelta(table["dep_delay"], unit="m")

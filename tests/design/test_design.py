@@ -38,13 +38,10 @@ ONE = make.count(source=SOURCE, grid=HOURS, participation_cap=4)
 PANEL = make.changed(ONE, source=BY, panel=("a", "b'", "c"), key_cap=2)
 TREE = Groups.of({"all": {"x": ["a", "b'"], "y": ["c"]}}, PANEL.panel)
 KERNELS = [
-    ts.gaussian_kernel(48, 1.5, resolution_bits=12),
-    ts.boxcar_kernel(48, 3, resolution_bits=20),
-    ts.exponential_kernel(48, 0.3),
-    identity_kernel(48),
-    ts.Kernel.from_taps([0.5, -0.25] + [0.0] * 46),
+    ts.gaussian_kernel(48, 1.5, resolution_bits=12), ts.boxcar_kernel(48, 3, resolution_bits=20),
+    ts.exponential_kernel(48, 0.3), identity_kernel(48), ts.Kernel.from_taps([0.5, -0.25] + [0.0] * 46),
     ts.gaussian_kernel(48, 1.5).convolve(ts.boxcar_kernel(48, 5)),
-]
+]  # fmt: skip
 
 
 def design(signal, p=0.25, scale=3.5, sampling="poisson"):
@@ -71,14 +68,7 @@ DESIGNS = {
     "people in the column time": design(
         make.count(source=Source(identifier="time"), grid=TimeGrid(size=1), participation_cap=1), p=1.0
     ),
-    "people on a grid": design(
-        make.count(
-            source=SOURCE,
-            grid=WHOLE,
-            once_over=HOURS,
-        ),
-        p=1.0,
-    ),
+    "people on a grid": design(make.count(source=SOURCE, grid=WHOLE, once_over=HOURS), p=1.0),
     "people by key": design(
         make.count(
             source=Source(identifier="id", by="site"), grid=TimeGrid(size=1), participation_cap=2, panel=("a", "b")
@@ -103,10 +93,7 @@ DESIGNS = {
         make.changed(ONE, per=TimeGrid(size=3), grid=TimeGrid(size=9), excess="l1", unit=Unit(period=Period(3)))
     ),
     "totals in a day, of groups": design(
-        Signal(
-            make.changed(PANEL, per=DAYS, excess="l1", unit=Unit(period=Period("1d", "Europe/Berlin"))),
-            (TREE,),
-        )
+        Signal(make.changed(PANEL, per=DAYS, excess="l1", unit=Unit(period=Period("1d", "Europe/Berlin"))), (TREE,))
     ),
     "scaled, apart, filtered": design(Signal(make.changed(ONE, excess="l2", gap=6), (KERNELS[0],))),
     "scaled totals": design(Signal(make.changed(PANEL, excess="l2"), (TREE,))),
@@ -235,57 +222,51 @@ def test_what_is_not_known_is_not_stated():
     refuses("a unit of 2 individuals", design(make.changed(ONE, unit=Unit(individuals=2))).python)
 
 
-@pytest.mark.parametrize(
-    ("act", "message"),
-    [
-        (lambda: make.changed(ONE, key_cap=1), r"key_cap \(1\) requires by= and keys="),
-        (lambda: make.changed(PANEL, key_cap=0), r"key_cap \(0\) must be at least 1"),
-        (lambda: make.changed(ONE, unit=Unit(individuals=3)), r"individuals of the unit \(3\) must be 1 or 2"),
-        (lambda: Source(identifier="id", time="t", by="id"), "a different column"),
-        (lambda: make.changed(ONE, source=BY), r"by \('site'\) and the keys of a panel must be given together"),
-        (lambda: make.changed(PANEL, source=SOURCE), r"by \(None\) and the keys of a panel must be given together"),
-        (
-            lambda: make.changed(ONE, source=Source(identifier="id")),
-            r"time \(None\) must name the column .* 48 steps",
-        ),
-        (lambda: make.changed(ONE, panel=(), source=BY), "panel"),
-        (lambda: make.changed(ONE, panel=("a", 1), source=BY), "all strings or all integers"),
-        (lambda: make.changed(ONE, panel=("a", "a"), source=BY), "must be distinct"),
-        (lambda: make.changed(ONE, unit=Unit(period=Period("1d", "Asia/Tokyo"))), "zone|period"),
-        (
-            lambda: make.changed(DESIGNS["people"].count, unit=Unit(period=Period(1))),
-            r"period \(one step\) must be left out where individuals are counted once",
-        ),
-        (lambda: capped(4, excess="scale"), r"excess \('scale'\) must be one of 'downweight', 'drop'"),
-        (lambda: capped(4, excess="drop", norm="l1"), r"norm \('l1'\) is for excess='downweight'; leave it out"),
-        (lambda: capped(4, excess="downweight", norm="linf"), r"norm \('linf'\) must be one of 'l2', 'l1'"),
-        (lambda: capped(0, excess="drop"), r"participation_cap \(0\) must be at least 1"),
-        (lambda: make.changed(ONE, tiers=Tiers(ends=(4, 48))), r"must be below the most steps .* \(48\)"),
-        (lambda: make.changed(PANEL, tiers=Tiers(ends=(4, 96))), r"must be below the most steps .* \(96\)"),
-        (lambda: make.changed(ONE, tiers=Tiers(ends=(4, 8)), gap=6), r"must be below the most steps .* \(8\)"),
-        (lambda: make.changed(DESIGNS["people on a grid"].count, excess="l2"), "nobody be weighed down to a cap"),
-        (lambda: make.changed(DESIGNS["people on a grid"].count, step_cap=2), "step_cap, key_cap, groups and per must"),
-        (lambda: make.changed(DESIGNS["people by key"].count, key_cap=1), "step_cap, key_cap, groups and per must"),
-        (
-            lambda: make.changed(DESIGNS["everybody by key"].count, tiers=Tiers(ends=(5,))),
-            r"must be below the most .* \(5\)",
-        ),
-        (lambda: make.changed(ONE, once_over=TERMS), "must be one step where individuals are read once"),
-        (lambda: make.changed(ONE, per=TERMS, excess="l1"), "per .* on the same clock"),
-        (lambda: make.changed(ONE, grid=DAYS, per=HOURS, excess="l1"), "must each be of whole steps of the grid"),
-        (lambda: make.changed(ONE, per=WHOLE, excess="l1", gap=49), r"gap \(49\) .* at most 48"),
-        (lambda: make.changed(ONE, per=WHOLE, excess="l2"), "requires a participation_cap, .* norm='l1'"),
-        (lambda: make.changed(ONE, per=WHOLE, tiers=Tiers(ends=(4,))), "requires a participation_cap, .* norm='l1'"),
-        (lambda: Signal(DESIGNS["panel in tiers"].count, (TREE,)), "nothing comes between tiers and the noise"),
-        (lambda: Signal(ONE, (TREE,)), "totals are of a panel"),
-        (lambda: Signal(PANEL, (KERNELS[0], TREE)), "right after the count"),
-        (lambda: Signal(ONE, (identity_kernel(9),)), r"size of the filter \(9\) must be the grid's \(48\)"),
-        (lambda: design(ONE, p=1.5), "sampling_probability"),
-        (lambda: design(ONE, scale=-1.0), "scale"),
-        (lambda: design(ONE, scale=float("nan")), "scale"),
-        (lambda: design(ONE, sampling="systematic"), "sampling"),
-    ],
-)
+@pytest.mark.parametrize(("act", "message"), [
+    (lambda: make.changed(ONE, key_cap=1), r"key_cap \(1\) requires by= and keys="),
+    (lambda: make.changed(PANEL, key_cap=0), r"key_cap \(0\) must be at least 1"),
+    (lambda: make.changed(ONE, unit=Unit(individuals=3)), r"individuals of the unit \(3\) must be 1 or 2"),
+    (lambda: Source(identifier="id", time="t", by="id"), "a different column"),
+    (lambda: make.changed(ONE, source=BY), r"by \('site'\) and the keys of a panel must be given together"),
+    (lambda: make.changed(PANEL, source=SOURCE), r"by \(None\) and the keys of a panel must be given together"),
+    (lambda: make.changed(ONE, source=Source(identifier="id")), r"time \(None\) must name the column .* 48 steps"),
+    (lambda: make.changed(ONE, panel=(), source=BY), "panel"),
+    (lambda: make.changed(ONE, panel=("a", 1), source=BY), "all strings or all integers"),
+    (lambda: make.changed(ONE, panel=("a", "a"), source=BY), "must be distinct"),
+    (lambda: make.changed(ONE, unit=Unit(period=Period("1d", "Asia/Tokyo"))), "zone|period"),
+    (
+        lambda: make.changed(DESIGNS["people"].count, unit=Unit(period=Period(1))),
+        r"period \(one step\) must be left out where individuals are counted once",
+    ),
+    (lambda: capped(4, excess="scale"), r"excess \('scale'\) must be one of 'downweight', 'drop'"),
+    (lambda: capped(4, excess="drop", norm="l1"), r"norm \('l1'\) is for excess='downweight'; leave it out"),
+    (lambda: capped(4, excess="downweight", norm="linf"), r"norm \('linf'\) must be one of 'l2', 'l1'"),
+    (lambda: capped(0, excess="drop"), r"participation_cap \(0\) must be at least 1"),
+    (lambda: make.changed(ONE, tiers=Tiers(ends=(4, 48))), r"must be below the most steps .* \(48\)"),
+    (lambda: make.changed(PANEL, tiers=Tiers(ends=(4, 96))), r"must be below the most steps .* \(96\)"),
+    (lambda: make.changed(ONE, tiers=Tiers(ends=(4, 8)), gap=6), r"must be below the most steps .* \(8\)"),
+    (lambda: make.changed(DESIGNS["people on a grid"].count, excess="l2"), "nobody be weighed down to a cap"),
+    (lambda: make.changed(DESIGNS["people on a grid"].count, step_cap=2), "step_cap, key_cap, groups and per must"),
+    (lambda: make.changed(DESIGNS["people by key"].count, key_cap=1), "step_cap, key_cap, groups and per must"),
+    (
+        lambda: make.changed(DESIGNS["everybody by key"].count, tiers=Tiers(ends=(5,))),
+        r"must be below the most .* \(5\)",
+    ),
+    (lambda: make.changed(ONE, once_over=TERMS), "must be one step where individuals are read once"),
+    (lambda: make.changed(ONE, per=TERMS, excess="l1"), "per .* on the same clock"),
+    (lambda: make.changed(ONE, grid=DAYS, per=HOURS, excess="l1"), "must each be of whole steps of the grid"),
+    (lambda: make.changed(ONE, per=WHOLE, excess="l1", gap=49), r"gap \(49\) .* at most 48"),
+    (lambda: make.changed(ONE, per=WHOLE, excess="l2"), "requires a participation_cap, .* norm='l1'"),
+    (lambda: make.changed(ONE, per=WHOLE, tiers=Tiers(ends=(4,))), "requires a participation_cap, .* norm='l1'"),
+    (lambda: Signal(DESIGNS["panel in tiers"].count, (TREE,)), "nothing comes between tiers and the noise"),
+    (lambda: Signal(ONE, (TREE,)), "totals are of a panel"),
+    (lambda: Signal(PANEL, (KERNELS[0], TREE)), "right after the count"),
+    (lambda: Signal(ONE, (identity_kernel(9),)), r"size of the filter \(9\) must be the grid's \(48\)"),
+    (lambda: design(ONE, p=1.5), "sampling_probability"),
+    (lambda: design(ONE, scale=-1.0), "scale"),
+    (lambda: design(ONE, scale=float("nan")), "scale"),
+    (lambda: design(ONE, sampling="systematic"), "sampling"),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused_by_name(act, message):
     refuses(message, act)
 

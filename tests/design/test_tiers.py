@@ -12,14 +12,10 @@ from opendp_timeseries.design.weights import FULL
 from tests.refused import refuses
 
 MADE = [
-    (Tiers(ends=()), 1),
-    (Tiers(ends=()), 300),
-    (Tiers(ends=(1,)), 2),
-    (Tiers(ends=(10, 50, 260)), 1344),
-    (Tiers(ends=(3, 4, 5), share=0.01), 60),
-    (Tiers(ends=(7, 1000), share=0.999), 10**6),
+    (Tiers(ends=()), 1), (Tiers(ends=()), 300), (Tiers(ends=(1,)), 2), (Tiers(ends=(10, 50, 260)), 1344),
+    (Tiers(ends=(3, 4, 5), share=0.01), 60), (Tiers(ends=(7, 1000), share=0.999), 10**6),
     *((default_tiers(most), most) for most in (1, 2, 11, 24, 168, 8760, 10**7)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("tiers", "most"), MADE, ids=str)
@@ -63,17 +59,11 @@ def test_the_default_is_of_the_number_of_steps_alone():
     assert [default_tiers(keys, first=2).ends for keys in (1, 4, 5, 25, 100)] == [(), (), (2,), (2, 7, 16), (2, 14, 66)]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"ends": (3, 3)}, r"ends of tiers \(\[3, 3\]\) must ascend"),
-        ({"ends": (0, 3)}, "end of a tier"),
-        ({"ends": (1.5,)}, "end of a tier"),
-        ({"ends": 5}, r"ends of tiers \(5\) must be a list"),
-        ({"ends": "12"}, "must be a list"),
-        ({"ends": (3,), "share": 0.0}, "share"),
-        ({"ends": (3,), "share": 1.0}, "share"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "message"), [
+    ({"ends": (3, 3)}, r"ends of tiers \(\[3, 3\]\) must ascend"), ({"ends": (0, 3)}, "end of a tier"),
+    ({"ends": (1.5,)}, "end of a tier"), ({"ends": 5}, r"ends of tiers \(5\) must be a list"),
+    ({"ends": "12"}, "must be a list"), ({"ends": (3,), "share": 0.0}, "share"),
+    ({"ends": (3,), "share": 1.0}, "share"),
+])  # fmt: skip
 def test_what_is_no_tier_is_refused(wrong, message):
     refuses(message, Tiers, error=(TypeError, ValueError), **wrong)

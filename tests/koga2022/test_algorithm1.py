@@ -96,18 +96,13 @@ def test_edges():
     assert noiseless.map(one(30, 5))[0] == math.inf
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"alpha": 0.0}, "alpha"),
-        ({"alpha": 1.5}, "alpha"),
-        ({"sampling_probability": 2.0}, "sampling_probability"),
-        ({"delta": 0.1}, "output_measure"),
-        ({"output_measure": APPROX_DP}, "output_measure"),
-        ({"kernel": ts.Kernel.from_taps([1.0, 1.0, 0.0, 0.0])}, "l1_norm"),
-        ({"kernel": ts.gaussian_kernel(5, 1)}, "kernel size"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"alpha": 0.0}, "alpha"), ({"alpha": 1.5}, "alpha"),
+    ({"sampling_probability": 2.0}, "sampling_probability"), ({"delta": 0.1}, "output_measure"),
+    ({"output_measure": APPROX_DP}, "output_measure"),
+    ({"kernel": ts.Kernel.from_taps([1.0, 1.0, 0.0, 0.0])}, "l1_norm"),
+    ({"kernel": ts.gaussian_kernel(5, 1)}, "kernel size"),
+])  # fmt: skip
 def test_bad_parameters_are_refused(change, message):
     good = {"alpha": 0.5, "sampling_probability": 0.1}
     refuses(message, make_koga2022, *space(4), 1.0, **good | change)

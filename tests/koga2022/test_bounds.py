@@ -116,10 +116,7 @@ def test_tails_bound_what_is_counted_over_all_samples(name, p):
     norm = float(np.abs(np.fft.fft(taps)).max())
     energy = float(np.sum(taps**2))
     constants = FilterConstants(
-        row_energy=energy,
-        stable_rank=len(taps) * energy / norm**2,
-        norm=norm,
-        l1_norm=float(np.abs(taps).sum()),
+        row_energy=energy, stable_rank=len(taps) * energy / norm**2, norm=norm, l1_norm=float(np.abs(taps).sum())
     )
     for alpha in (0.4, 0.6, 0.8, 0.95):
         singular = oracle.probability_of(taps, p, lambda b, a=alpha: np.linalg.norm(b, 2) ** 2 >= a**2 * (1 + 1e-12))
@@ -128,9 +125,7 @@ def test_tails_bound_what_is_counted_over_all_samples(name, p):
             individual = np.zeros(len(taps))
             individual[support] = 1.0
             energetic = oracle.probability_of(
-                taps,
-                p,
-                lambda b, a=alpha, d=individual: np.sum((b @ d) ** 2) > a**2 * np.sum(d) * (1 + 1e-12),
+                taps, p, lambda b, a=alpha, d=individual: np.sum((b @ d) ** 2) > a**2 * np.sum(d) * (1 + 1e-12)
             )
             assert energetic <= paper.fixed_pair(alpha, len(support), p, constants)
 
@@ -241,11 +236,7 @@ def test_classical_theorem_is_checked_not_trusted():
 
 @pytest.mark.parametrize(
     ("cap", "classical", "analytic", "without", "kept"),
-    [
-        (180, 116.5513, 79.0735, 52.944, 36),
-        (73, 74.2237, 50.3565, 38.377, 19),
-        (213, 126.7859, 86.0170, 56.374, 41),
-    ],
+    [(180, 116.5513, 79.0735, 52.944, 36), (73, 74.2237, 50.3565, 38.377, 19), (213, 126.7859, 86.0170, 56.374, 41)],
 )
 def test_noise_of_each_method(cap, classical, analytic, without, kept):
     assert paper.classical_scale(0.5, 1e-4, cap) == pytest.approx(classical, abs=5e-5)
@@ -314,23 +305,20 @@ def test_sampling_nothing_costs_nothing():
     assert paper.theorem4(0.5, 1e-320, SMOOTH) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: paper.theorem2(3, 10, 1.5), "sampling_probability"),
-        (lambda: paper.theorem2(True, 10, 0.5), "sampled_cap"),
-        (lambda: paper.corollary1(1.0, 10, 0.5), "failure_probability"),
-        (lambda: paper.theorem4(0.0, 0.5, SMOOTH), "alpha"),
-        (lambda: paper.theorem4(math.nan, 0.5, SMOOTH), "alpha"),
-        (lambda: paper.with_filter(1.5, 10, 0.5, SMOOTH), "alpha"),
-        (lambda: paper.with_filter(0.5, 10, 0.5, SMOOTH, "other"), "tail"),
-        (lambda: paper.without_filter(11, 10, 0.5), "sampled_cap"),
-        (lambda: paper.without_filter(0, 10, 0.5), "sampled_cap"),
-        (lambda: FilterConstants(row_energy=2.0, stable_rank=3), "row_energy"),
-        (lambda: FilterConstants(row_energy=0.1, stable_rank=3, norm=2.0), "norm"),
-        (lambda: paper.proposition1(0.5, 1e-4, paper.without_filter(3, 10, 0.5), 9, 0.5), "true_cap"),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: paper.theorem2(3, 10, 1.5), "sampling_probability"),
+    (lambda: paper.theorem2(True, 10, 0.5), "sampled_cap"),
+    (lambda: paper.corollary1(1.0, 10, 0.5), "failure_probability"),
+    (lambda: paper.theorem4(0.0, 0.5, SMOOTH), "alpha"),
+    (lambda: paper.theorem4(math.nan, 0.5, SMOOTH), "alpha"),
+    (lambda: paper.with_filter(1.5, 10, 0.5, SMOOTH), "alpha"),
+    (lambda: paper.with_filter(0.5, 10, 0.5, SMOOTH, "other"), "tail"),
+    (lambda: paper.without_filter(11, 10, 0.5), "sampled_cap"),
+    (lambda: paper.without_filter(0, 10, 0.5), "sampled_cap"),
+    (lambda: FilterConstants(row_energy=2.0, stable_rank=3), "row_energy"),
+    (lambda: FilterConstants(row_energy=0.1, stable_rank=3, norm=2.0), "norm"),
+    (lambda: paper.proposition1(0.5, 1e-4, paper.without_filter(3, 10, 0.5), 9, 0.5), "true_cap"),
+])  # fmt: skip
 def test_bad_parameters_are_refused_by_name(call, message):
     refuses(message, call, error=(TypeError, ValueError))
 

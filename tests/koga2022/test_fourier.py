@@ -11,12 +11,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_timeseries import (
-    count_signal_domain,
-    gaussian_kernel,
-    make_circulant_filter,
-    then_assume_participation,
-)
+from opendp_timeseries import count_signal_domain, gaussian_kernel, make_circulant_filter, then_assume_participation
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.koga2022 import fourier
 from opendp_timeseries.koga2022.fourier import (
@@ -81,8 +76,7 @@ def test_sums_are_exact_at_the_limits(resolution):
         got = basis.coefficients(numerators.astype(np.int64), resolution)
         for row, value in zip(rows, got, strict=True):
             exact = Fraction(
-                sum(int(f) * int(x) for f, x in zip(row, numerators, strict=True)),
-                1 << (basis.basis_bits + resolution),
+                sum(int(f) * int(x) for f, x in zip(row, numerators, strict=True)), 1 << (basis.basis_bits + resolution)
             )
             # The nearest float, and for counts the number itself.
             assert value == float(exact)
@@ -221,8 +215,7 @@ def test_the_baseline_of_the_paper_and_the_original_chain():
         # Each coefficient's noise reaches a step with 1/√T or √(2/T): about 0.6 in all, 50 is never reached.
         assert np.all(np.abs(np.asarray(series) - 1000) < 50)
     scale = dp.binary_search(
-        lambda s: (count >> then_fourier_coefficients(5) >> dp.m.then_gaussian(s)).map(1) <= 0.1,
-        bounds=(0.01, 1e4),
+        lambda s: (count >> then_fourier_coefficients(5) >> dp.m.then_gaussian(s)).map(1) <= 0.1, bounds=(0.01, 1e4)
     )
     assert scale == pytest.approx(sensitivity / math.sqrt(0.2), rel=1e-6)
 
@@ -260,37 +253,30 @@ def test_best_frequencies_weighs_what_is_left_out_against_noise():
     assert abs(np.mean(runs) - (left_out + 5 * 5.0**2)) < 24 + 101 / 12 * 2
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: transformation(10, 6), ValueError, "at most 5"),
-        (lambda: transformation(10, 0), ValueError, "at least 1"),
-        (lambda: transformation(10, 2.0), TypeError, "frequencies"),
-        (lambda: transformation(10, True), TypeError, "bool"),
-        (lambda: transformation(10, 2, output_metric=influence_distance()), TypeError, "output_metric"),
-        (lambda: transformation(10, 2, output_metric=dp.l2_distance(T="i32")), TypeError, "output_metric"),
-        (
-            lambda: make_fourier_coefficients(signal_domain("f64", 10), L2, 2),
-            TypeError,
-            "needs the influence metric",
-        ),
-        (
-            lambda: make_fourier_coefficients(signal_domain("i64", 10), dp.symmetric_distance(), 2),
-            TypeError,
-            "input_metric",
-        ),
-        (
-            lambda: make_fourier_coefficients(signal_domain("f64", 10), influence_distance(43), 2),
-            ValueError,
-            "fewer resolution_bits",
-        ),
-        (lambda: make_fourier_coefficients(dp.atom_domain(T=int), L2, 2), TypeError, "vector domain"),
-        (lambda: fourier_series(np.zeros(4), 10), ValueError, "odd number"),
-        (lambda: fourier_series(np.zeros(5), 4), ValueError, "at most size"),
-        (lambda: fourier_series(np.zeros(1), 0), ValueError, "size"),
-        (lambda: best_frequencies(np.array([1.0, np.nan]), lambda k: 1.0), ValueError, "public series"),
-    ],
-)
+@pytest.mark.parametrize(("call", "error", "message"), [
+    (lambda: transformation(10, 6), ValueError, "at most 5"),
+    (lambda: transformation(10, 0), ValueError, "at least 1"),
+    (lambda: transformation(10, 2.0), TypeError, "frequencies"),
+    (lambda: transformation(10, True), TypeError, "bool"),
+    (lambda: transformation(10, 2, output_metric=influence_distance()), TypeError, "output_metric"),
+    (lambda: transformation(10, 2, output_metric=dp.l2_distance(T="i32")), TypeError, "output_metric"),
+    (lambda: make_fourier_coefficients(signal_domain("f64", 10), L2, 2), TypeError, "needs the influence metric"),
+    (
+        lambda: make_fourier_coefficients(signal_domain("i64", 10), dp.symmetric_distance(), 2),
+        TypeError,
+        "input_metric",
+    ),
+    (
+        lambda: make_fourier_coefficients(signal_domain("f64", 10), influence_distance(43), 2),
+        ValueError,
+        "fewer resolution_bits",
+    ),
+    (lambda: make_fourier_coefficients(dp.atom_domain(T=int), L2, 2), TypeError, "vector domain"),
+    (lambda: fourier_series(np.zeros(4), 10), ValueError, "odd number"),
+    (lambda: fourier_series(np.zeros(5), 4), ValueError, "at most size"),
+    (lambda: fourier_series(np.zeros(1), 0), ValueError, "size"),
+    (lambda: best_frequencies(np.array([1.0, np.nan]), lambda k: 1.0), ValueError, "public series"),
+])  # fmt: skip
 def test_bad_parameters_are_refused_by_name(call, error, message):
     refuses(message, call, error=error)
 

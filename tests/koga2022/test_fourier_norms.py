@@ -137,10 +137,7 @@ def test_individuals_add_up_and_zero_costs_nothing():
     three = Influence(l0=5, l2=math.sqrt(5), linf=1.0, individuals=3)
     single = fourier.influence_l2(one, 100, 4)
     assert fourier.influence_l2(three, 100, 4) == pytest.approx(3 * single, rel=1e-15)
-    for nobody in (
-        Influence(l0=5, l2=1.0, linf=1.0, individuals=0),
-        Influence(l0=0, l2=0.0, linf=0.0),
-    ):
+    for nobody in (Influence(l0=5, l2=1.0, linf=1.0, individuals=0), Influence(l0=0, l2=0.0, linf=0.0)):
         assert fourier.influence_l2(nobody, 100, 4, entry_error=0.1) == 0.0
         assert influence_l1(nobody, 100, 4, entry_error=0.1) == 0.0
 

@@ -42,7 +42,6 @@ def worst_delta(menu, allowed, epsilon, rounds, chosen=(), distance=0.0):
         if allowed(more):
             outcomes = ((p, distance + u), (1 - p, distance))
             best = max(
-                best,
-                sum(q * worst_delta(menu, allowed, epsilon, rounds - 1, more, d) for q, d in outcomes if q > 0),
+                best, sum(q * worst_delta(menu, allowed, epsilon, rounds - 1, more, d) for q, d in outcomes if q > 0)
             )
     return best

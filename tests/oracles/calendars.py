@@ -9,12 +9,9 @@ from zoneinfo import ZoneInfo
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 PERIODS = {
-    "d": lambda day: day,
-    "w": lambda day: day.isocalendar()[:2],
-    "mo": lambda day: (day.year, day.month),
-    "q": lambda day: (day.year, (day.month + 2) // 3),
-    "y": lambda day: day.year,
-}
+    "d": lambda day: day, "w": lambda day: day.isocalendar()[:2], "mo": lambda day: (day.year, day.month),
+    "q": lambda day: (day.year, (day.month + 2) // 3), "y": lambda day: day.year,
+}  # fmt: skip
 
 
 def clock_at(microseconds, zone):

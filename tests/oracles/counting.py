@@ -14,18 +14,10 @@ from functools import cache
 from zoneinfo import ZoneInfo
 
 UNITS = {
-    "W": Fraction(604800),
-    "D": Fraction(86400),
-    "h": Fraction(3600),
-    "m": Fraction(60),
-    "s": Fraction(1),
-    "ms": Fraction(1, 10**3),
-    "us": Fraction(1, 10**6),
-    "ns": Fraction(1, 10**9),
-    "ps": Fraction(1, 10**12),
-    "fs": Fraction(1, 10**15),
-    "as": Fraction(1, 10**18),
-}
+    "W": Fraction(604800), "D": Fraction(86400), "h": Fraction(3600), "m": Fraction(60), "s": Fraction(1),
+    "ms": Fraction(1, 10**3), "us": Fraction(1, 10**6), "ns": Fraction(1, 10**9), "ps": Fraction(1, 10**12),
+    "fs": Fraction(1, 10**15), "as": Fraction(1, 10**18),
+}  # fmt: skip
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 NAT = -(2**63)
 

@@ -72,19 +72,16 @@ def test_nothing_that_is_not_a_number_gets_through():
     assert got[4] == 0.5
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"kernel": ts.gaussian_kernel(4, 1)}, ValueError, r"kernel size \(4\) must equal the signal's \(8\)"),
-        ({"kernel": np.ones(8)}, TypeError, "of type ndarray.* must be given as a Kernel"),
-        ({"metric": dp.linf_distance(T=float)}, TypeError, "input_metric"),
-        ({"metric": dp.l1_distance(T=int)}, TypeError, r"must be an influence metric.*then_lp_distance"),
-        ({"metric": dp.l2_distance(T=float)}, TypeError, r"must be an influence metric.*then_lp_distance"),
-        ({"domain": dp.vector_domain(dp.atom_domain(T="i64"))}, ValueError, "fixed size"),
-        ({"domain": dp.atom_domain(T="i64")}, TypeError, "must be a vector domain"),
-        ({"domain": dp.vector_domain(dp.atom_domain(T=bool), size=8)}, TypeError, "must hold numbers"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "error", "message"), [
+    ({"kernel": ts.gaussian_kernel(4, 1)}, ValueError, r"kernel size \(4\) must equal the signal's \(8\)"),
+    ({"kernel": np.ones(8)}, TypeError, "of type ndarray.* must be given as a Kernel"),
+    ({"metric": dp.linf_distance(T=float)}, TypeError, "input_metric"),
+    ({"metric": dp.l1_distance(T=int)}, TypeError, r"must be an influence metric.*then_lp_distance"),
+    ({"metric": dp.l2_distance(T=float)}, TypeError, r"must be an influence metric.*then_lp_distance"),
+    ({"domain": dp.vector_domain(dp.atom_domain(T="i64"))}, ValueError, "fixed size"),
+    ({"domain": dp.atom_domain(T="i64")}, TypeError, "must be a vector domain"),
+    ({"domain": dp.vector_domain(dp.atom_domain(T=bool), size=8)}, TypeError, "must hold numbers"),
+])  # fmt: skip
 def test_refusals(arguments, error, message):
     refuses(message, make, error=error, **arguments)
 

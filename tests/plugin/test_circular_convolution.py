@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_timeseries.accounting import circulant
-from opendp_timeseries.design.kernels import (
-    Kernel,
-    boxcar_kernel,
-    exponential_kernel,
-    gaussian_kernel,
-    identity_kernel,
-)
+from opendp_timeseries.design.kernels import Kernel, boxcar_kernel, exponential_kernel, gaussian_kernel, identity_kernel
 from opendp_timeseries.plugin.circulant_filter import circular_convolve, largest_input
 from tests.oracles import filtering as oracle
 
@@ -220,13 +214,7 @@ def with_one_large_transform(signal, kernel):
     return np.ldexp(np.rint(np.ldexp(y, kernel.resolution_bits)), -kernel.resolution_bits)
 
 
-BROKEN = [
-    without_rounding,
-    without_length,
-    in_single_precision,
-    with_zero_padding,
-    with_one_large_transform,
-]
+BROKEN = [without_rounding, without_length, in_single_precision, with_zero_padding, with_one_large_transform]
 
 
 @pytest.mark.parametrize("broken", BROKEN)

@@ -21,12 +21,9 @@ TREE = {"all": KEYS}
 EXCESS = ["l2", "l1", "drop", "tiers"]
 UNITS = ["added", "replaced", "within two steps", "within two steps, replaced"]
 CAPS = {
-    "one": {},
-    "twice in a step": {"step_cap": 2},
-    "gap": {"gap": 2},
-    "panel": {"by": "site", "keys": KEYS},
+    "one": {}, "twice in a step": {"step_cap": 2}, "gap": {"gap": 2}, "panel": {"by": "site", "keys": KEYS},
     "panel, gap, key cap": {"by": "site", "keys": KEYS, "gap": 2, "key_cap": 1},
-}
+}  # fmt: skip
 TAPS = {"smooth": [0.5, 0.25, 0.0, 0.25], "signed": [1.0, -0.5, 0.25, 0.0]}
 STAGES = {
     "nothing": lambda chain: chain,

@@ -74,14 +74,10 @@ def duckdb(rows):
 
 
 TABLES = {
-    "arrays": arrays,
-    "pandas": lambda rows: pd.DataFrame(arrays(rows)),
-    "polars": lambda rows: pl.from_arrow(arrow(rows)),
-    "lazy": lambda rows: pl.from_arrow(arrow(rows)).lazy(),
-    "arrow": arrow,
-    "dataset": lambda rows: dataset.dataset(arrow(rows)),
-    "duckdb": duckdb,
-}
+    "arrays": arrays, "pandas": lambda rows: pd.DataFrame(arrays(rows)),
+    "polars": lambda rows: pl.from_arrow(arrow(rows)), "lazy": lambda rows: pl.from_arrow(arrow(rows)).lazy(),
+    "arrow": arrow, "dataset": lambda rows: dataset.dataset(arrow(rows)), "duckdb": duckdb,
+}  # fmt: skip
 
 
 def places(space, cap=2, keys=SITES, **options):
@@ -322,27 +318,24 @@ def test_beside_a_series_in_one_budget(log_space):
     assert same.map(1) == both.map(1)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "words"),
-    [
-        ({"key_cap": 3}, ValueError, r"key_cap \(3\) requires by= and keys="),
-        ({"tiers": ts.Tiers(ends=())}, ValueError, r"tiers \(Tiers.*\) requires by= and keys="),
-        ({"by": "site", "keys": ["a"], "tiers": (10,)}, TypeError, r"tiers \(\(10,\)\) must be given as Tiers"),
-        ({"by": "site", "keys": ["a", "b"], "tiers": ts.Tiers(ends=(2,))}, ValueError, r"below the most .* \(2\)"),
-        (
-            {"by": "site", "keys": ["a", "b"], "tiers": ts.Tiers(ends=(1,)), "key_cap": 1},
-            ValueError,
-            "must be left out with a key_cap",
-        ),
-        ({"by": "site", "keys": ["a"], "key_cap": 0}, ValueError, r"key_cap \(0\) must be at least 1"),
-        ({"by": "site", "keys": ["a"], "key_cap": 1.5}, TypeError, r"key_cap \(1.5\) must be an integer"),
-        ({"by": "site", "key_cap": 1}, TypeError, "must be given together"),
-        ({"keys": ["a"], "key_cap": 1}, TypeError, "must be given together"),
-        ({"by": "id", "keys": ["a"], "key_cap": 1}, ValueError, "different column"),
-        ({"by": "site", "keys": ["a", "a"], "key_cap": 1}, ValueError, "distinct"),
-        ({"grid": 5}, TypeError, "TimeGrid"),
-        ({"time": "time"}, TypeError, "no times are read"),
-    ],
-)
+@pytest.mark.parametrize(("options", "error", "words"), [
+    ({"key_cap": 3}, ValueError, r"key_cap \(3\) requires by= and keys="),
+    ({"tiers": ts.Tiers(ends=())}, ValueError, r"tiers \(Tiers.*\) requires by= and keys="),
+    ({"by": "site", "keys": ["a"], "tiers": (10,)}, TypeError, r"tiers \(\(10,\)\) must be given as Tiers"),
+    ({"by": "site", "keys": ["a", "b"], "tiers": ts.Tiers(ends=(2,))}, ValueError, r"below the most .* \(2\)"),
+    (
+        {"by": "site", "keys": ["a", "b"], "tiers": ts.Tiers(ends=(1,)), "key_cap": 1},
+        ValueError,
+        "must be left out with a key_cap",
+    ),
+    ({"by": "site", "keys": ["a"], "key_cap": 0}, ValueError, r"key_cap \(0\) must be at least 1"),
+    ({"by": "site", "keys": ["a"], "key_cap": 1.5}, TypeError, r"key_cap \(1.5\) must be an integer"),
+    ({"by": "site", "key_cap": 1}, TypeError, "must be given together"),
+    ({"keys": ["a"], "key_cap": 1}, TypeError, "must be given together"),
+    ({"by": "id", "keys": ["a"], "key_cap": 1}, ValueError, "different column"),
+    ({"by": "site", "keys": ["a", "a"], "key_cap": 1}, ValueError, "distinct"),
+    ({"grid": 5}, TypeError, "TimeGrid"),
+    ({"time": "time"}, TypeError, "no times are read"),
+])  # fmt: skip
 def test_refusals_at_construction(log_space, options, error, words):
     refuses(words, ts.make_individual_count, *log_space, error=error, **options)

@@ -176,20 +176,16 @@ def test_one_count_becomes_a_plain_number(log_space):
     assert (half({"id": np.arange(3), "time": np.zeros(3, int)}), half.map(1)) == (1.5, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("make", "metric", "message"),
-    [
-        (count, dp.linf_distance(T=float), "must have T=.i64., the type of the numbers"),
-        (count, dp.symmetric_distance(), "must be dp.l1_distance"),
-        (count, influence_distance(), "must be dp.l1_distance"),
-        (count, dp.l1_distance(T="f32"), "with T float or int"),
-        (count, dp.l2_distance(T="f32"), "with T float or int"),
-        (count, "l1", "must be dp.l1_distance"),
-        (count, dp.absolute_distance(T=int), r"is for one number, and this signal has 5.*dp.l1_distance"),
-        (lambda: behind(count(), "smooth", 1)[0], dp.l1_distance(T=int), "must have T=float"),
-        (lambda: count() >> ts.then_lp_distance(L1), L2, r"input_metric \(L1Distance.*must be an influence metric"),
-    ],
-)
+@pytest.mark.parametrize(("make", "metric", "message"), [
+    (count, dp.linf_distance(T=float), "must have T=.i64., the type of the numbers"),
+    (count, dp.symmetric_distance(), "must be dp.l1_distance"),
+    (count, influence_distance(), "must be dp.l1_distance"),
+    (count, dp.l1_distance(T="f32"), "with T float or int"),
+    (count, dp.l2_distance(T="f32"), "with T float or int"), (count, "l1", "must be dp.l1_distance"),
+    (count, dp.absolute_distance(T=int), r"is for one number, and this signal has 5.*dp.l1_distance"),
+    (lambda: behind(count(), "smooth", 1)[0], dp.l1_distance(T=int), "must have T=float"),
+    (lambda: count() >> ts.then_lp_distance(L1), L2, r"input_metric \(L1Distance.*must be an influence metric"),
+])  # fmt: skip
 def test_other_distances_are_refused_by_name(make, metric, message):
     refuses(message, lambda: make() >> ts.then_lp_distance(metric), error=TypeError)
 

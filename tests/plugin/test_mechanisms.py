@@ -128,21 +128,18 @@ def test_noise_behind_the_cast_states_a_loss_and_no_design(log_space, tmp_path):
         refuses("not known how this signal was made", ask)
 
 
-@pytest.mark.parametrize(
-    ("made", "error", "message"),
-    [
-        (lambda c: c, TypeError, r"measurement \(Transformation\) must be a Measurement"),
-        (lambda c: LOG, TypeError, r"measurement \(dict\) must be a Measurement"),
-        (lambda c: c >> NOISE >> ts.interpolate, ValueError, "process what it releases afterwards"),
-        (lambda c: c >> ts.then_subsampled_gaussian(0.0, sampling_probability=0.5), ValueError, "adds no noise"),
-        (
-            lambda c: c >> ts.then_lp_distance(dp.l1_distance(T=int)) >> dp.m.then_laplace(2.0),
-            ValueError,
-            "must return a release",
-        ),
-        (lambda c: dp.c.make_composition([c >> NOISE] * 2), ValueError, r"or a make_composition\("),
-    ],
-)
+@pytest.mark.parametrize(("made", "error", "message"), [
+    (lambda c: c, TypeError, r"measurement \(Transformation\) must be a Measurement"),
+    (lambda c: LOG, TypeError, r"measurement \(dict\) must be a Measurement"),
+    (lambda c: c >> NOISE >> ts.interpolate, ValueError, "process what it releases afterwards"),
+    (lambda c: c >> ts.then_subsampled_gaussian(0.0, sampling_probability=0.5), ValueError, "adds no noise"),
+    (
+        lambda c: c >> ts.then_lp_distance(dp.l1_distance(T=int)) >> dp.m.then_laplace(2.0),
+        ValueError,
+        "must return a release",
+    ),
+    (lambda c: dp.c.make_composition([c >> NOISE] * 2), ValueError, r"or a make_composition\("),
+])  # fmt: skip
 def test_what_returns_no_release_is_refused(log_space, made, error, message):
     refuses(message, stated_designs, made(count(log_space)), error=error)
 

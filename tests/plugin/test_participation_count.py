@@ -41,37 +41,29 @@ def test_numpy_integers_are_integers(log_space, cap):
     assert count.map(1).l0 == min(int(cap), 5)
 
 
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ({"id": np.zeros(1, "V8"), "time": np.array([0])}, "column 'id' of type .V8"),
-        ({"id": np.array([1]), "time": np.zeros(1, "m8[s]")}, "column 'time' of type timedelta64"),
-        ({"id": np.array([1])}, "column 'time' is missing"),
-        ({"id": np.array([1, 2]), "time": np.array([0])}, "equally long"),
-        ([1, 2], "a table of type list"),
-    ],
-)
+@pytest.mark.parametrize(("table", "message"), [
+    ({"id": np.zeros(1, "V8"), "time": np.array([0])}, "column 'id' of type .V8"),
+    ({"id": np.array([1]), "time": np.zeros(1, "m8[s]")}, "column 'time' of type timedelta64"),
+    ({"id": np.array([1])}, "column 'time' is missing"),
+    ({"id": np.array([1, 2]), "time": np.array([0])}, "equally long"), ([1, 2], "a table of type list"),
+])  # fmt: skip
 def test_a_bad_schema_is_refused_by_name_and_type(log_space, table, message):
     count = log_space >> ts.then_participation_count(ts.TimeGrid(size=5), participation_cap=2)
     assert not log_space[0].member(table)
     refuses(message, count, table, error=dp.OpenDPException)
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "message"),
-    [
-        ({"participation_cap": 0}, ValueError, r"participation_cap \(0\) must be at least 1"),
-        ({"participation_cap": True}, TypeError, "participation_cap"),
-        ({"participation_cap": 2.0}, TypeError, "participation_cap"),
-        ({"step_cap": -1}, ValueError, r"step_cap \(-1\)"),
-        ({"step_cap": np.bool_(True)}, TypeError, "step_cap"),
-        ({"gap": 0}, ValueError, r"gap \(0\) must be at least 1; the fewest steps"),
-        ({"gap": 6}, ValueError, r"gap \(6\) must be at most 5; the fewest steps .* to the 5 of the grid"),
-        ({"gap": 2.0}, TypeError, r"gap \(2.0\) must be an integer"),
-        ({"gap": True}, TypeError, r"gap \(True\) must be an integer, not a bool"),
-        ({"gap": None}, TypeError, r"gap \(None\)"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "error", "message"), [
+    ({"participation_cap": 0}, ValueError, r"participation_cap \(0\) must be at least 1"),
+    ({"participation_cap": True}, TypeError, "participation_cap"),
+    ({"participation_cap": 2.0}, TypeError, "participation_cap"),
+    ({"step_cap": -1}, ValueError, r"step_cap \(-1\)"), ({"step_cap": np.bool_(True)}, TypeError, "step_cap"),
+    ({"gap": 0}, ValueError, r"gap \(0\) must be at least 1; the fewest steps"),
+    ({"gap": 6}, ValueError, r"gap \(6\) must be at most 5; the fewest steps .* to the 5 of the grid"),
+    ({"gap": 2.0}, TypeError, r"gap \(2.0\) must be an integer"),
+    ({"gap": True}, TypeError, r"gap \(True\) must be an integer, not a bool"),
+    ({"gap": None}, TypeError, r"gap \(None\)"),
+])  # fmt: skip
 def test_bad_parameters_are_refused_at_construction(log_space, changes, error, message):
     with pytest.raises(error, match=message):
         ts.make_participation_count(*log_space, ts.TimeGrid(size=5), **({"participation_cap": 2} | changes))

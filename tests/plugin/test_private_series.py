@@ -145,17 +145,13 @@ def test_of_a_lazy_frame(log_space):
     assert release.scale == (log_space >> ts.then_private_series(GRID, **BUDGET))(LOG).scale
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        ({}, TypeError, "epsilon must be given"),
-        ({"epsilon": 1.0}, TypeError, "delta must be given"),
-        ({"epsilon": -1.0, "delta": 1e-6}, ValueError, "epsilon"),
-        ({**BUDGET, "tiers": (10, 50)}, TypeError, r"tiers .* must be given as Tiers\(ends=\(10, 50\)\)"),
-        ({**BUDGET, "tiers": ts.Tiers(ends=(60,))}, ValueError, r"must be below the most steps .* \(60\)"),
-        ({**BUDGET, "keys": [1]}, TypeError, "must be given together"),
-    ],
-)
+@pytest.mark.parametrize(("given", "error", "message"), [
+    ({}, TypeError, "epsilon must be given"), ({"epsilon": 1.0}, TypeError, "delta must be given"),
+    ({"epsilon": -1.0, "delta": 1e-6}, ValueError, "epsilon"),
+    ({**BUDGET, "tiers": (10, 50)}, TypeError, r"tiers .* must be given as Tiers\(ends=\(10, 50\)\)"),
+    ({**BUDGET, "tiers": ts.Tiers(ends=(60,))}, ValueError, r"must be below the most steps .* \(60\)"),
+    ({**BUDGET, "keys": [1]}, TypeError, "must be given together"),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused_by_name(log_space, given, error, message):
     refuses(message, ts.make_private_series, *log_space, GRID, error=error, **given)
 

@@ -397,14 +397,11 @@ def case(way="chain", front="", middle="", view="pair", sample=0):
     return Case(way, front, middle, view, sample)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: ts.make_private_series(*SPACE, GRID, epsilon=1.0, delta=1e-6),
-        lambda: ts.make_individual_count(*SPACE) >> case().noise(),
-        lambda: ts.make_participation_count(*SPACE, GRID, participation_cap=3, norm="l1", per="all") >> case().noise(),
-    ],
-)
+@pytest.mark.parametrize("make", [
+    lambda: ts.make_private_series(*SPACE, GRID, epsilon=1.0, delta=1e-6),
+    lambda: ts.make_individual_count(*SPACE) >> case().noise(),
+    lambda: ts.make_participation_count(*SPACE, GRID, participation_cap=3, norm="l1", per="all") >> case().noise(),
+])  # fmt: skip
 def test_other_counts_follow_the_rule(make):
     measurement = make()
     assert measurement(LOG).stated.loss == (measurement.map(1),)

@@ -47,14 +47,10 @@ def counted(size, cap, *, step_cap=1, unit=None):
 # ---------------------------------------------------------------------------------------------- what is refused
 
 NUMBERS = [
-    ("scale", float("nan"), ValueError, "finite"),
-    ("scale", float("inf"), ValueError, "finite"),
-    ("scale", -1.0, ValueError, "at least 0"),
-    ("scale", True, TypeError, "real number"),
-    ("scale", np.bool_(True), TypeError, "real number"),
-    ("scale", "2", TypeError, "real number"),
-    ("scale", None, TypeError, "real number"),
-    ("scale", 2j, TypeError, "real number"),
+    ("scale", float("nan"), ValueError, "finite"), ("scale", float("inf"), ValueError, "finite"),
+    ("scale", -1.0, ValueError, "at least 0"), ("scale", True, TypeError, "real number"),
+    ("scale", np.bool_(True), TypeError, "real number"), ("scale", "2", TypeError, "real number"),
+    ("scale", None, TypeError, "real number"), ("scale", 2j, TypeError, "real number"),
     ("scale", [2.0, 3.0], TypeError, "real number"),
     ("sampling_probability", float("nan"), ValueError, "finite"),
     ("sampling_probability", -0.1, ValueError, "at least 0"),
@@ -66,7 +62,7 @@ NUMBERS = [
     ("failure_probability", 1.0, ValueError, "less than 1"),
     ("failure_probability", -1e-9, ValueError, "greater than 0"),
     ("failure_probability", False, TypeError, "real number"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "value", "error", "rule"), NUMBERS)
@@ -84,18 +80,15 @@ def test_delta_must_lie_strictly_between_0_and_1(delta):
     refuses("delta", make, error=(TypeError, ValueError), output_measure=APPROX_DP, delta=delta)
 
 
-@pytest.mark.parametrize(
-    ("measure", "given", "message"),
-    [
-        (ZCDP, {}, "needs failure_probability"),
-        (ZCDP, {"failure_probability": 1e-7, "delta": 1e-7}, "does not use delta"),
-        (APPROX_DP, {}, "needs delta"),
-        (APPROX_DP, {"delta": 1e-7, "failure_probability": 1e-7}, "does not use failure_probability"),
-        (dp.renyi_divergence(), {"delta": 1e-7}, "does not use delta"),
-        (dp.renyi_divergence(), {"failure_probability": 1e-7}, "does not use failure_probability"),
-        (dp.smoothed_max_divergence(), {"delta": 1e-7}, "does not use delta"),
-    ],
-)
+@pytest.mark.parametrize(("measure", "given", "message"), [
+    (ZCDP, {}, "needs failure_probability"),
+    (ZCDP, {"failure_probability": 1e-7, "delta": 1e-7}, "does not use delta"),
+    (APPROX_DP, {}, "needs delta"),
+    (APPROX_DP, {"delta": 1e-7, "failure_probability": 1e-7}, "does not use failure_probability"),
+    (dp.renyi_divergence(), {"delta": 1e-7}, "does not use delta"),
+    (dp.renyi_divergence(), {"failure_probability": 1e-7}, "does not use failure_probability"),
+    (dp.smoothed_max_divergence(), {"delta": 1e-7}, "does not use delta"),
+])  # fmt: skip
 def test_parameters_and_output_measure_must_belong_together(measure, given, message):
     refuses(message, make, output_measure=measure, **given)
 
@@ -110,18 +103,15 @@ def test_the_sampling_probability_has_no_default():
         ts.make_subsampled_gaussian(INTEGERS, influence_distance(), 1.0, failure_probability=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("domain", "metric", "error", "message"),
-    [
-        (dp.atom_domain(T="i64"), dp.absolute_distance(T="i64"), TypeError, "must be a vector domain"),
-        (dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64"), ValueError, "must have a fixed size"),
-        (dp.vector_domain(dp.atom_domain(T="String"), size=3), dp.symmetric_distance(), TypeError, "hold numbers"),
-        (dp.vector_domain(dp.atom_domain(T="f64", nan=True), size=3), dp.l2_distance(T="f64"), ValueError, "NaN"),
-        (INTEGERS, dp.l1_distance(T="f64"), TypeError, r"must be influence_distance\(\).* or dp.l2_distance"),
-        (INTEGERS, dp.symmetric_distance(), TypeError, "influence_distance"),
-        (INTEGERS, influence_distance(3), ValueError, "does not fit whole numbers"),
-    ],
-)
+@pytest.mark.parametrize(("domain", "metric", "error", "message"), [
+    (dp.atom_domain(T="i64"), dp.absolute_distance(T="i64"), TypeError, "must be a vector domain"),
+    (dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64"), ValueError, "must have a fixed size"),
+    (dp.vector_domain(dp.atom_domain(T="String"), size=3), dp.symmetric_distance(), TypeError, "hold numbers"),
+    (dp.vector_domain(dp.atom_domain(T="f64", nan=True), size=3), dp.l2_distance(T="f64"), ValueError, "NaN"),
+    (INTEGERS, dp.l1_distance(T="f64"), TypeError, r"must be influence_distance\(\).* or dp.l2_distance"),
+    (INTEGERS, dp.symmetric_distance(), TypeError, "influence_distance"),
+    (INTEGERS, influence_distance(3), ValueError, "does not fit whole numbers"),
+])  # fmt: skip
 def test_a_space_that_does_not_fit_is_refused(domain, metric, error, message):
     refuses(message, make, error=error, domain=domain, metric=metric)
 
@@ -444,12 +434,7 @@ THREE_NORMS = {180: 26.086, 20: 7.406, 5: 1.984, 1: 0.3981}
 
 def exact_at(scale, influence, domain=INTEGERS, metric=None):
     measurement = make(
-        scale,
-        domain=domain,
-        metric=metric,
-        sampling_probability=P,
-        output_measure=APPROX_DP,
-        delta=DELTA,
+        scale, domain=domain, metric=metric, sampling_probability=P, output_measure=APPROX_DP, delta=DELTA
     )
     return measurement.map(influence)[0]
 
@@ -519,16 +504,10 @@ def test_least_scale_is_what_opendps_own_search_finds(width, p, people, epsilon,
 
 
 @pytest.mark.filterwarnings("ignore::opendp_timeseries.LargeDeltaWarning")
-@pytest.mark.parametrize(
-    ("cap", "epsilon", "delta", "p"),
-    [
-        (1, 1.0, 0.01, 0.01),
-        (1, 1.0, 1e-6, 1e-6),
-        (1, 1e-3, 0.5, 0.5),
-        (3, 1.0, 1 - 0.9**3, 0.1),
-        (1, 1.0, 0.1 - 1e-10, 0.1),
-    ],
-)
+@pytest.mark.parametrize(("cap", "epsilon", "delta", "p"), [
+    (1, 1.0, 0.01, 0.01), (1, 1.0, 1e-6, 1e-6), (1, 1e-3, 0.5, 0.5), (3, 1.0, 1 - 0.9**3, 0.1),
+    (1, 1.0, 0.1 - 1e-10, 0.1),
+])  # fmt: skip
 def test_a_scale_is_found_where_the_profile_is_flat(cap, epsilon, delta, p):
     # There δ is the probability that anything of one individual is kept, and hardly depends on ε.
     space = ts.event_log_domain(identifier="id", time="t"), dp.symmetric_distance()

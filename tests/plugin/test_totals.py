@@ -20,11 +20,7 @@ TREE = {"city": {"north": ["b", "a"], "south": ["c", "d"]}}
 
 def log_of(seed=0, rows=500):
     random = np.random.default_rng(seed)
-    return {
-        "id": random.integers(0, 60, rows),
-        "step": random.integers(0, 6, rows),
-        "site": random.choice(KEYS, rows),
-    }
+    return {"id": random.integers(0, 60, rows), "step": random.integers(0, 6, rows), "site": random.choice(KEYS, rows)}
 
 
 def counted(**options):
@@ -158,26 +154,19 @@ def test_in_a_context_with_one_budget():
     assert leaves.scale == pytest.approx(alone * 3**0.5, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("groups", "error", "message"),
-    [
-        (["a", "b"], TypeError, "must be a mapping from names to keys"),
-        ({"x": "abcd"}, TypeError, "must list its keys"),
-        ({"x": 3}, TypeError, "must list its keys"),
-        ({1: KEYS}, TypeError, "named by text"),
-        ({"x": ["a", 1.5]}, TypeError, "key of group 'x'"),
-        ({}, ValueError, "at least one"),
-        ({"x": []}, ValueError, "at least one key"),
-        ({"x": ["a", "b", "c"]}, ValueError, "'d' is in none"),
-        ({"x": ["a"]}, ValueError, "'b' is in none, and 2 more"),
-        ({"x": [*KEYS, "e"]}, ValueError, "'e' of 'x' is not one"),
-        ({"x": ["a", "a", "b", "c", "d"]}, ValueError, "'a' is there twice"),
-        ({"x": ["a", "b"], "y": ["b", "c", "d"]}, ValueError, "'y' overlaps 'x'"),
-        ({"x": {"y": ["a", "b"], "x": ["c", "d"]}}, ValueError, "'x' is there twice"),
-        ({"a": KEYS}, ValueError, "must not have the name of a key; 'a'"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("groups", "error", "message"), [
+    (["a", "b"], TypeError, "must be a mapping from names to keys"),
+    ({"x": "abcd"}, TypeError, "must list its keys"), ({"x": 3}, TypeError, "must list its keys"),
+    ({1: KEYS}, TypeError, "named by text"), ({"x": ["a", 1.5]}, TypeError, "key of group 'x'"),
+    ({}, ValueError, "at least one"), ({"x": []}, ValueError, "at least one key"),
+    ({"x": ["a", "b", "c"]}, ValueError, "'d' is in none"),
+    ({"x": ["a"]}, ValueError, "'b' is in none, and 2 more"),
+    ({"x": [*KEYS, "e"]}, ValueError, "'e' of 'x' is not one"),
+    ({"x": ["a", "a", "b", "c", "d"]}, ValueError, "'a' is there twice"),
+    ({"x": ["a", "b"], "y": ["b", "c", "d"]}, ValueError, "'y' overlaps 'x'"),
+    ({"x": {"y": ["a", "b"], "x": ["c", "d"]}}, ValueError, "'x' is there twice"),
+    ({"a": KEYS}, ValueError, "must not have the name of a key; 'a'"),
+], ids=str)  # fmt: skip
 def test_groups_that_are_no_tree_of_the_panel(groups, error, message):
     refuses(message, lambda: counted() >> ts.then_totals(groups), error=error)
 

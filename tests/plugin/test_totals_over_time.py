@@ -49,18 +49,15 @@ def test_nobody_adds_more_than_the_cap(log_space):
     assert by_four({"id": np.zeros(12, int), "time": np.arange(12)}) == [2.0] * 3
 
 
-@pytest.mark.parametrize(
-    ("given", "influence"),
-    [
-        ({"participation_cap": 5}, (1, 5, 5, 5)),
-        ({"participation_cap": 100, "step_cap": 2}, (1, 24, 24, 24)),  # there are no more steps
-        ({"participation_cap": 5, "gap": 4}, (1, 3, 3, 3)),
-        ({"participation_cap": 5, "per": 4}, (3, math.sqrt(17), 4, 5)),  # all of one, and a step of another
-        ({"participation_cap": 5, "per": 4, "gap": 2}, (3, 3, 2, 5)),
-        ({"participation_cap": 20, **KEYS}, (2, math.sqrt(12**2 + 8**2), 12, 20)),
-        ({"participation_cap": 20, "key_cap": 1, **KEYS}, (2, 12, 12, 12)),
-    ],
-)
+@pytest.mark.parametrize(("given", "influence"), [
+    ({"participation_cap": 5}, (1, 5, 5, 5)),
+    ({"participation_cap": 100, "step_cap": 2}, (1, 24, 24, 24)),  # there are no more steps
+    ({"participation_cap": 5, "gap": 4}, (1, 3, 3, 3)),
+    ({"participation_cap": 5, "per": 4}, (3, math.sqrt(17), 4, 5)),  # all of one, and a step of another
+    ({"participation_cap": 5, "per": 4, "gap": 2}, (3, 3, 2, 5)),
+    ({"participation_cap": 20, **KEYS}, (2, math.sqrt(12**2 + 8**2), 12, 20)),
+    ({"participation_cap": 20, "key_cap": 1, **KEYS}, (2, 12, 12, 12)),
+])  # fmt: skip
 def test_one_individual_moves_all_numbers_by_the_cap_at_most(log_space, given, influence):
     chain = log_space >> make.then_total(GRID, **given)
     found = chain.map(1)
@@ -118,15 +115,12 @@ def of_hours(log_space, unit=None, **given):
     return space >> make.then_total(HOURS, participation_cap=50, **given)
 
 
-@pytest.mark.parametrize(
-    ("per", "begins"),
-    [
-        ("all", ["2024-01-15"]),
-        ("1mo", ["2024-01-15", "2024-02-01"]),  # of what there is of a month
-        ("1w", ["2024-01-15", "2024-01-22", "2024-01-29", "2024-02-05", "2024-02-12"]),
-        (DAILY, np.arange("2024-01-15", "2024-02-14", dtype="M8[D]").astype(str).tolist()),
-    ],
-)
+@pytest.mark.parametrize(("per", "begins"), [
+    ("all", ["2024-01-15"]),
+    ("1mo", ["2024-01-15", "2024-02-01"]),  # of what there is of a month
+    ("1w", ["2024-01-15", "2024-01-22", "2024-01-29", "2024-02-05", "2024-02-12"]),
+    (DAILY, np.arange("2024-01-15", "2024-02-14", dtype="M8[D]").astype(str).tolist()),
+])  # fmt: skip
 def test_a_number_for_each_period(log_space, per, begins):
     random = np.random.default_rng(3)
     hours = random.integers(720, size=900)
@@ -204,23 +198,18 @@ def test_in_contexts(log_space):
     assert query.subsampled_gaussian(sampling_probability=1).release().design.count.source.exact
 
 
-@pytest.mark.parametrize(
-    ("grid", "given", "message"),
-    [
-        (GRID, {"per": 5}, r"per \(5\) must divide the 12 steps of the grid"),
-        (GRID, {"per": ts.TimeGrid(size=5)}, "must each be of whole steps"),
-        (GRID, {"per": ts.TimeGrid(size=24)}, "must each be of whole steps"),
-        (GRID, {"per": "1mo"}, "zone"),
-        (GRID, {"per": DAILY}, "on the same clock"),
-        (HOURS, {"per": 5}, "for a grid of integer steps"),
-        (HOURS, {"per": "1fortnight"}, r"period \('1fortnight'\) must be one unit"),
-        (HOURS, {"per": ts.TimeGrid(start="2024-01-16", step="1d", size=29, zone="Europe/Paris")}, "whole steps"),
-        (HOURS, {"per": ts.TimeGrid(start="2024-01-15", step="1d", size=30, zone="UTC")}, "on the same clock"),
-        (HOURS, {"per": ts.TimeGrid(start="2024-01-15", step="90min", size=480, zone="Europe/Paris")}, "whole"),
-        (GRID, {"gap": 13}, r"gap \(13\) must be at most 12|gap"),
-        (GRID, {"key_cap": 1}, "requires by= and keys="),
-    ],
-)
+@pytest.mark.parametrize(("grid", "given", "message"), [
+    (GRID, {"per": 5}, r"per \(5\) must divide the 12 steps of the grid"),
+    (GRID, {"per": ts.TimeGrid(size=5)}, "must each be of whole steps"),
+    (GRID, {"per": ts.TimeGrid(size=24)}, "must each be of whole steps"), (GRID, {"per": "1mo"}, "zone"),
+    (GRID, {"per": DAILY}, "on the same clock"), (HOURS, {"per": 5}, "for a grid of integer steps"),
+    (HOURS, {"per": "1fortnight"}, r"period \('1fortnight'\) must be one unit"),
+    (HOURS, {"per": ts.TimeGrid(start="2024-01-16", step="1d", size=29, zone="Europe/Paris")}, "whole steps"),
+    (HOURS, {"per": ts.TimeGrid(start="2024-01-15", step="1d", size=30, zone="UTC")}, "on the same clock"),
+    (HOURS, {"per": ts.TimeGrid(start="2024-01-15", step="90min", size=480, zone="Europe/Paris")}, "whole"),
+    (GRID, {"gap": 13}, r"gap \(13\) must be at most 12|gap"),
+    (GRID, {"key_cap": 1}, "requires by= and keys="),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused_by_name(log_space, grid, given, message):
     refuses(message, lambda: log_space >> make.then_total(grid, participation_cap=5, **given))
     refuses(r"norm \('l1'\) requires a participation_cap", lambda: log_space >> make.then_total(grid))
@@ -236,13 +225,10 @@ def released(chain, scale=1.0, **sample):
     return (chain >> ts.then_subsampled_gaussian(scale, delta=1e-6, **sample))(LOG)
 
 
-@pytest.mark.parametrize(
-    ("of", "tree", "per"),
-    [
-        *itertools.product(["one", "tiers"], [None], ["all", 4]),
-        *itertools.product(["panel", "totals"], [None, {"all": [0, 1]}], ["all", 4]),
-    ],
-)
+@pytest.mark.parametrize(("of", "tree", "per"), [
+    *itertools.product(["one", "tiers"], [None], ["all", 4]),
+    *itertools.product(["panel", "totals"], [None, {"all": [0, 1]}], ["all", 4]),
+])  # fmt: skip
 def test_a_total_sets_the_level_of_its_part(log_space, of, tree, per):
     panel = {} if of in ("one", "tiers") else KEYS
     count = log_space >> ts.then_participation_count(GRID, participation_cap=3, **panel)

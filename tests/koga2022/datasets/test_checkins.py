@@ -103,40 +103,26 @@ def test_gzipped_files_and_empty_ones(load: Callable[[Path], CheckIns], path: Pa
     assert (len(empty.time), len(empty.identifier), len(empty.place), empty.places) == (0, 0, 0, ())
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "7\t2010-02-01T06:30:00Z\t30.2\t-97.7",
-        "7\t2010-02-01T06:30:00Z\t30.2\t-97.7\t22847\t1",
-        "7\t2010-02-30T06:30:00Z\t30.2\t-97.7\t22847",
-        "7\t2010-02-01T24:30:00Z\t30.2\t-97.7\t22847",
-        "7\t2010-02-01 06:30:00\t30.2\t-97.7\t22847",
-        "7\t\t30.2\t-97.7\t22847",
-        "\t2010-02-01T06:30:00Z\t30.2\t-97.7\t22847",
-        "7\t2010-02-01T06:30:00Z\t30.2\t-97.7\t",
-        "seven\t2010-02-01T06:30:00Z\t30.2\t-97.7\t22847",
-        "99999999999999999999\t2010-02-01T06:30:00Z\t30.2\t-97.7\t22847",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "", "7\t2010-02-01T06:30:00Z\t30.2\t-97.7", "7\t2010-02-01T06:30:00Z\t30.2\t-97.7\t22847\t1",
+    "7\t2010-02-30T06:30:00Z\t30.2\t-97.7\t22847", "7\t2010-02-01T24:30:00Z\t30.2\t-97.7\t22847",
+    "7\t2010-02-01 06:30:00\t30.2\t-97.7\t22847", "7\t\t30.2\t-97.7\t22847",
+    "\t2010-02-01T06:30:00Z\t30.2\t-97.7\t22847", "7\t2010-02-01T06:30:00Z\t30.2\t-97.7\t",
+    "seven\t2010-02-01T06:30:00Z\t30.2\t-97.7\t22847",
+    "99999999999999999999\t2010-02-01T06:30:00Z\t30.2\t-97.7\t22847",
+])  # fmt: skip
 def test_malformed_gowalla_lines_are_named(line: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.txt"
     path.write_text(f"7\t2010-02-01T06:30:00Z\t30.2\t-97.7\t22847\n{line}\n")
     refuses(r"bad.txt, line 2 .*remove the line", load_gowalla, path)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "7\t4b4b\tTue Apr 03 18:00:06 +0000 2012",
-        "7\t4b4b\tTue Apr 03 18:00:06 +0100 2012\t60",
-        "7\t4b4b\tTue Avr 03 18:00:06 +0000 2012\t60",
-        "7\t4b4b\tTue Apr 31 18:00:06 +0000 2012\t60",
-        "7\t4b4b\tTue Apr 03 18:60:06 +0000 2012\t60",
-        "7\t4b4b\t2012-04-03T18:00:06Z\t60",
-        "7\t\tTue Apr 03 18:00:06 +0000 2012\t60",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "7\t4b4b\tTue Apr 03 18:00:06 +0000 2012", "7\t4b4b\tTue Apr 03 18:00:06 +0100 2012\t60",
+    "7\t4b4b\tTue Avr 03 18:00:06 +0000 2012\t60", "7\t4b4b\tTue Apr 31 18:00:06 +0000 2012\t60",
+    "7\t4b4b\tTue Apr 03 18:60:06 +0000 2012\t60", "7\t4b4b\t2012-04-03T18:00:06Z\t60",
+    "7\t\tTue Apr 03 18:00:06 +0000 2012\t60",
+])  # fmt: skip
 def test_malformed_foursquare_lines_are_named(line: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.txt"
     path.write_text(f"{line}\n")
