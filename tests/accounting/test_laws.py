@@ -128,14 +128,6 @@ def test_kept_sum_is_from_above_at_random(squares, p, points):
         assert dominates(laws.kept_sum, sorted(squares, reverse=True), p)
 
 
-def round_each_down(squares, bits):
-    return np.floor(squares / squares[0] * 2.0**bits).astype(np.int64)
-
-
-def round_prefixes_down(squares, bits):
-    return np.diff(np.floor(np.cumsum(squares) / squares[0] * 2.0**bits).astype(np.int64), prepend=0)
-
-
 def merge_down(x):
     mass = np.pad(x.mass, (x.first % 2, 0))
     mass = np.pad(mass, (0, len(mass) % 2))
@@ -144,23 +136,25 @@ def merge_down(x):
 
 def merge_upper_half_down(x):
     """Splits, but onto the wrong neighbours in unequal parts: the mean falls."""
-    whole = laws.Lattice(x.step, x.first, x.mass, x.cut)
-    split, merged = COARSEN(whole), merge_down(whole)
+    split, merged = COARSEN(laws.Lattice(x.step, x.first, x.mass, x.cut)), merge_down(x)
     mass = split.mass.copy()
     mass[: len(merged.mass)] = (mass[: len(merged.mass)] + merged.mass) / 2
     return split._replace(mass=mass)
 
 
+def levels(values, squares, bits):
+    return np.floor(values / squares[0] * 2.0**bits).astype(np.int64)
+
+
 COARSEN = laws._coarsen
-BROKEN = [
-    ("_lattice_levels", round_each_down),
-    ("_lattice_levels", round_prefixes_down),
-    ("_coarsen", merge_down),
-    ("_coarsen", merge_upper_half_down),
-]
+BROKEN = {
+    "each rounded down": ("_lattice_levels", lambda s, bits: levels(s, s, bits)),
+    "sums rounded down": ("_lattice_levels", lambda s, bits: np.diff(levels(np.cumsum(s), s, bits), prepend=0)),
+    "merged down": ("_coarsen", merge_down), "half merged down": ("_coarsen", merge_upper_half_down),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "broken"), BROKEN, ids=lambda x: getattr(x, "__name__", x))
+@pytest.mark.parametrize(("name", "broken"), BROKEN.values(), ids=BROKEN)
 def test_broken_variants_are_not_from_above(monkeypatch, name, broken):
     monkeypatch.setattr(laws, "MAX_POINTS", 16)
     squares = SQUARES[3]

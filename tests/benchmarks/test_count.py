@@ -1,197 +1,132 @@
-"""The capped count beside a bare sort of the same rows, Polars' best form and a textbook count.
+"""What a count may take beside another of the same rows: with a gap, weights, a cap, names; and the memory of each. Run
 
-Run with ``pytest tests/benchmarks/test_count.py``; ``COUNT_ROWS=10000000`` sets the number of rows. T = 10⁴,
-I = 20, activity log-normal over one individual for every 50 rows. ``packed_sort`` is the least that any count by
-sorting can take.
+python -m pytest tests/benchmarks/test_count.py -s --override-ini addopts=
+
+Logs are those of test_speed.py, which has other libraries beside them; ``SPEED_ROWS`` sets the numbers of rows.
 """
 
-import functools
-import os
-import secrets
+import subprocess
+import sys
 import time
+import tracemalloc
 
 import numpy as np
+import opendp.prelude as dp
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
-from opendp_timeseries.counting.capped_count import capped_count
-from opendp_timeseries.counting.tables import read_positions
-from opendp_timeseries.grid import TimeGrid
-from tests import make
+import opendp_timeseries as ts
+from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.plugin import subsampled_gaussian
+from tests.benchmarks.test_speed import SIZE, least, log  # noqa: F401
 from tests.counting.tables import count_of
 
-ROWS = int(os.environ.get("COUNT_ROWS", 10**6))
-SIZE, CAP = 10**4, 20
-COUNT = count_of(grid=TimeGrid(size=SIZE), participation_cap=CAP, step_cap=1)
+STEPS = ts.TimeGrid(size=SIZE)
 
 
-@pytest.fixture(scope="module")
-def log():
-    random = np.random.default_rng(2013)
-    activity = random.lognormal(0, 1.5, max(ROWS // 50, 1))
-    people = random.choice(activity.size, ROWS, p=activity / activity.sum())
-    return people, random.integers(0, SIZE, ROWS)
+def table_of(columns, **ids):
+    return {"id": ids.get("id", columns["id"]), "step": columns["step"]}
 
 
-def count(people, steps):
-    return capped_count(people, steps, COUNT, secrets.token_bytes(16))
+def of_steps(table, **caps):
+    count = count_of(time="step", grid=STEPS, **{"participation_cap": 20, "step_cap": 1} | caps)
+    return lambda: engine_of(table).count(table, count, bytes(16))
 
 
-def with_a_gap(people, steps):
-    return capped_count(people, steps, make.changed(COUNT, gap=10), secrets.token_bytes(16))
+@pytest.fixture
+def parquet(log):  # noqa: F811
+    columns, folder = log
+    path = folder / f"{columns['id'].size}.parquet"
+    pq.write_table(pa.table(table_of(columns)), path, row_group_size=2**20)
+    return path
 
 
-def everybody(people, steps):
-    return capped_count(people, steps, make.changed(COUNT, excess="l2"), secrets.token_bytes(16))
+@pytest.mark.parametrize(("name", "caps", "most"), [
+    ("gap of 2", {"gap": 2}, 1.5), ("gap of 10", {"gap": 10}, 1.5), ("gap of 100", {"gap": 100}, 1.5),
+    ("weights", {"excess": "l2"}, 0.7), ("cap of 500", {"participation_cap": 500}, 1.5),
+    ("no cap", {"participation_cap": SIZE}, 1.5),
+])  # fmt: skip
+def test_a_limit_takes_at_most_so_many_times_the_plain_count(log, parquet, name, caps, most):  # noqa: F811
+    """In memory, and batch by batch."""
+    for table in (table_of(log[0]), ds.dataset(parquet)):
+        plain, limited = of_steps(table), of_steps(table, **caps)
+        best = least({"count": plain, f"count, {name}": limited}, rounds=4)
+        assert best[f"count, {name}"] < most * best["count"]
 
 
-def packed_sort(people, steps):
-    return np.sort(people << 14 | steps)
+def test_names_take_at_most_four_times_as_long_as_integers(log, tmp_path):  # noqa: F811
+    """Also as objects of Python, shared or of each row; and names that are declared and not there take no time."""
+    columns, _ = log
+    values = np.array([f"Person {k:07d} of somewhere" for k in range(columns["id"].max() + 1)], dtype=object)
+    shared, text = values[columns["id"]], pa.array(values.tolist(), pa.string()).take(pa.array(columns["id"]))
+    names = pa.array([*values, *map(str, range(10**6))])
+    declared = pa.DictionaryArray.from_arrays(pa.array(columns["id"], pa.int32()), names)
+    tables = {
+        "integers": table_of(columns), "Arrow": pa.table(table_of(columns, id=text)),
+        "declared": pa.table(table_of(columns, id=declared)), "shared objects": table_of(columns, id=shared),
+        "objects": table_of(columns, id=np.array(text.to_pylist(), dtype=object)),
+    }  # fmt: skip
+    for name, rows in (("Parquet", 2**20), ("small row groups", 2**16)):
+        pq.write_table(tables["Arrow"], tmp_path / f"{name}.parquet", row_group_size=rows)
+        tables[name] = ds.dataset(tmp_path / f"{name}.parquet")
+    best = least({name: of_steps(table) for name, table in tables.items()})
+    assert max(best.values()) < 4 * best["integers"]
+    assert max(best["objects"], best["shared objects"]) <= 2 * best["Arrow"]
 
 
-def wide_identifiers(people, steps):
-    return count(people.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15), steps)
-
-
-@functools.cache
-def text_of(size):
-    return np.array([f"N{person:06d}" for person in range(size)], dtype=object)
-
-
-def names(people, steps):
-    table = {"id": text_of(max(ROWS // 50, 1))[people], "time": steps}
-    return count(*read_positions(table, COUNT.reading))
-
-
-@functools.cache
-def arrow_text(rows):
-    pa = pytest.importorskip("pyarrow")
-    random = np.random.default_rng(2013)
-    names = random.permutation([f"Person {k:07d} of somewhere" for k in range(max(rows // 50, 1))])
-    return pa.array(names[random.integers(0, names.size, rows)].tolist(), pa.string())
-
-
-def real_names_of_arrow(people, steps):
-    pa = pytest.importorskip("pyarrow")
-    table = pa.table({"id": arrow_text(people.size), "time": steps})
-    return count(*read_positions(table, COUNT.reading))
-
-
-@functools.cache
-def fresh_objects(rows):
-    return np.array(arrow_text(rows).to_pylist(), dtype=object)  # each row a string of its own, as a reader makes them
-
-
-@functools.cache
-def shared_objects(rows):
-    values, codes = np.unique(fresh_objects(rows), return_inverse=True)
-    return values[codes]
-
-
-def real_names_as_objects(people, steps):
-    table = {"id": fresh_objects(people.size), "time": steps}
-    return count(*read_positions(table, COUNT.reading))
-
-
-def real_names_as_shared_objects(people, steps):
-    table = {"id": shared_objects(people.size), "time": steps}
-    return count(*read_positions(table, COUNT.reading))
-
-
-def instants(people, steps):
-    grid = TimeGrid(size=SIZE, start="2013-01-01", step="1h", zone="America/New_York")
-    times = np.datetime64("2013-01-01", "ns") + steps.astype("timedelta64[h]")
-    return count(people, grid.steps(times))
-
-
-def polars(people, steps):
-    pl = pytest.importorskip("polars")
-    kept = pl.col("step").unique().shuffle().head(CAP)
-    frame = pl.LazyFrame({"person": people, "step": steps}).group_by("person").agg(kept)
-    return frame.explode("step").group_by("step").len().collect(engine="streaming")
-
-
-def textbook(people, steps):
-    """``lexsort``, then random keys and a second ``lexsort``."""
-    order = np.lexsort((steps, people))
-    people, steps = people[order], steps[order]
-    first = np.ones(people.size, bool)
-    first[1:] = (people[1:] != people[:-1]) | (steps[1:] != steps[:-1])
-    people, steps = people[first], steps[first]
-    order = np.lexsort((np.random.default_rng().random(people.size), people))
-    people, steps = people[order], steps[order]
-    begins = np.flatnonzero(np.append(True, people[1:] != people[:-1]))
-    rank = np.arange(people.size) - np.repeat(begins, np.diff(begins, append=people.size))
-    return np.bincount(steps[rank < CAP], minlength=SIZE)
-
-
-ROUTES = [
-    packed_sort, count, everybody, with_a_gap, wide_identifiers, instants, names, real_names_of_arrow,
-    real_names_as_objects, real_names_as_shared_objects, polars, textbook,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.__name__)
-def test_count(benchmark, log, route):
-    benchmark.pedantic(route, args=log, rounds=1 if route is textbook else 5, warmup_rounds=1)
-
-
-@pytest.mark.parametrize("size", [SIZE, SIZE // 10], ids=["one step in 200", "one in 20"])
-@pytest.mark.parametrize("gap", [2, 10, 100])
-def test_a_gap_takes_at_most_half_as_long_again(log, size, gap):
-    """Side by side, by the wall and by the processor."""
-    people, steps = log[0], log[1] % size
-    taken = {1: [], gap: []}
-    for _ in range(4):  # the first warms up
-        for apart, times in taken.items():
-            start = time.perf_counter(), time.process_time()
-            capped_count(
-                people, steps, make.changed(COUNT, grid=TimeGrid(size=size), gap=apart), secrets.token_bytes(16)
-            )
-            times.append((time.perf_counter() - start[0], time.process_time() - start[1]))
-    wall, processor = (np.median(taken[gap][1:], axis=0) / np.median(taken[1][1:], axis=0)).tolist()
-    print(f"\ngap {gap}: {wall:.2f} times as long, {processor:.2f} of the processor")
-    assert max(wall, processor) < 1.5
-
-
-@pytest.mark.parametrize("of", ["integers", "text"])
-def test_scaling_takes_at_most_seven_tenths_of_dropping(log, of):
-    """Side by side, by the processor."""
-    people, steps = log
-    if of == "text":  # reading it takes as long for both
-        people, steps = read_positions({"id": text_of(max(ROWS // 50, 1))[people], "time": steps}, COUNT.reading)
-    taken = {"drop": [], "l2": []}
-    for _ in range(4):  # the first warms up
-        for excess, times in taken.items():
-            start = time.process_time()
-            capped_count(people, steps, make.changed(COUNT, excess=excess), secrets.token_bytes(16))
-            times.append(time.process_time() - start)
-    share = min(taken["l2"][1:]) / min(taken["drop"][1:])
-    print(f"\nscaling takes {share:.2f} of dropping")
-    assert share < 0.7
-
-
-def test_memory(log):
-    """The count takes at most 64 bytes a row, beside its input."""
-    import tracemalloc
-
+def test_a_count_takes_at_most_64_bytes_a_row(log):  # noqa: F811
+    columns, _ = log
+    job = of_steps(table_of(columns))
     tracemalloc.start()
-    count(*log)
+    job()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak / ROWS < 64
+    assert peak / columns["id"].size < 64
 
 
-@pytest.mark.parametrize(
-    "route", [real_names_as_objects, real_names_as_shared_objects], ids=lambda route: route.__name__
-)
-def test_text_objects_take_at_most_twice_as_long_as_arrow_text(log, route):
-    people, steps = log
-    seconds = {one: [] for one in (real_names_of_arrow, route)}
-    for one in (real_names_of_arrow, route):
-        one(people, steps)  # the names are made once
-    for _ in range(3):
-        for one, taken in seconds.items():
-            begin = time.process_time()
-            one(people, steps)
-            taken.append(time.process_time() - begin)
-    assert min(seconds[route]) <= 2 * min(seconds[real_names_of_arrow])
+PEAK = """
+import pathlib, re, sys
+import pyarrow.dataset as ds
+from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.counting.files import read_csv_log
+from opendp_timeseries.grid import TimeGrid
+from tests.counting.tables import count_of
+path, size = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+count = count_of("id", "step", TimeGrid(size=size), participation_cap=20, step_cap=1)
+log = read_csv_log(path, count.reading, zone="UTC") if path.suffix == ".csv" else ds.dataset(path)
+engine_of(log).count(log, count, bytes(16))
+print(int(re.search(r"VmHWM:\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) / 1024)
+"""
+
+
+def peak_of(path, size=SIZE):
+    """The peak of a fresh process in MB, all libraries included."""
+    run = subprocess.run([sys.executable, "-c", PEAK, path, str(size)], capture_output=True, text=True, check=True)
+    return float(run.stdout)
+
+
+def test_the_memory_of_a_file_is_that_of_its_batches_or_of_who_is_where(parquet, tmp_path):
+    rows = ds.dataset(parquet).count_rows()
+    assert peak_of(parquet) < 250 + 75 * rows / 2**20
+    random, peaks = np.random.default_rng(2013), []
+    for number in (rows, 4 * rows):
+        path = tmp_path / f"{number}.csv"
+        cells = zip(random.integers(0, 1000, number), random.integers(0, 100, number), strict=True)
+        path.write_text("id,step\n" + "".join(f"N{who:07d},{step}\n" for who, step in cells))
+        peaks.append(peak_of(path, 100))
+    print(f"\nCSV: {rows} rows take {peaks[0]:.0f} MB, four times as many {peaks[1]:.0f}")
+    assert peaks[1] < 1.1 * peaks[0]
+
+
+@pytest.mark.parametrize("size", [10**5, 10**6 // 4])
+def test_a_release_takes_little_longer_than_its_noise(size):
+    """By the wall, as all processors share what OpenDP draws in one call."""
+    dp.enable_features("contrib", "honest-but-curious")
+    domain = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=size)
+    alone = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=30.0, k=-26)
+    values = np.arange(float(size))
+    jobs = {"one call": lambda: alone(values), "chunks": lambda: subsampled_gaussian._add_noise(values, 30.0, -26)}
+    best = least(jobs, rounds=3, clock=time.perf_counter)
+    assert best["chunks"] < (0.3 + 0.7 / subsampled_gaussian.processors()) * best["one call"] + 0.05

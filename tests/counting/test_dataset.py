@@ -15,6 +15,7 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin import participation_count as constructor
 from tests import make
 from tests.counting.tables import count_of
+from tests.refused import refuses
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -112,8 +113,7 @@ def test_columns_are_refused_by_type_before_any_row_is_read(tmp_path, monkeypatc
     columns = {"id": pa.array(WHO), "time": TIME} | change
     log = file_of(tmp_path, **{name: column for name, column in columns.items() if column is not None})
     (tmp_path / "log.parquet").unlink()
-    with pytest.raises(error, match=words):
-        engine.count(log, count_of(grid=GRID), KEY)
+    refuses(words, engine.count, log, count_of(grid=GRID), KEY, error=error)
 
 
 def test_a_failure_quotes_no_row(tmp_path):
@@ -139,7 +139,7 @@ def test_memory_is_that_of_packed_rows(tmp_path, monkeypatch):
     tracemalloc.stop()
     assert counts.sum() == 50_000 * 20
     # 8 to 10 bytes a row, twice for a moment where tracemalloc counts a reallocation as a copy (Python 3.12). Arrow's
-    # own memory, which it does not see, is that of a few batches: tests/benchmarks/test_engines.py.
+    # own memory, which it does not see, is that of a few batches: tests/benchmarks/test_count.py.
     assert peak < 18 * rows + 16 * 2**20
 
 

@@ -11,6 +11,7 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.design.weights import FULL
 from opendp_timeseries.grid import Period, TimeGrid
 from tests import make
+from tests.refused import refuses
 
 COUNT = make.count(source=Source(identifier="id", time="time"), grid=TimeGrid(size=4))
 
@@ -33,8 +34,7 @@ def test_a_gap_is_a_whole_number_of_steps_of_the_grid():
     (None, 4, TypeError, r"^gap \(None\) must be an integer, not NoneType; "),
 ])  # fmt: skip
 def test_any_other_gap_is_refused(gap, size, error, says):
-    with pytest.raises(error, match=says):
-        make.changed(COUNT, grid=TimeGrid(size=size), gap=gap)
+    refuses(says, make.changed, COUNT, error=error, grid=TimeGrid(size=size), gap=gap)
 
 
 def test_a_count_says_where_rows_are():
@@ -50,8 +50,7 @@ def test_a_count_says_where_rows_are():
     assert day.reading.period_starts.tolist() == [0, 3]
     assert panel.reading.log.columns == ["id", "time", "at"]
     assert Source(identifier="id").columns == ["id"]
-    with pytest.raises(ValueError, match="counts that were made elsewhere"):
-        _ = make.changed(COUNT, source=None).reading.log
+    refuses("counts that were made elsewhere", lambda: make.changed(COUNT, source=None).reading.log)
 
 
 def test_nobody_is_in_several_places_of_the_packed_rows():
@@ -67,5 +66,4 @@ def test_nobody_is_in_several_places_of_the_packed_rows():
 
 def test_keys_are_numbered_by_their_texts():
     assert key_numbers(["b", "1.0", "a"]) == {"b": 0, "1": 1, "a": 2}
-    with pytest.raises(ValueError, match=r"keys \(\['1', '1.0'\]\) must be distinct"):
-        key_numbers(["1", "1.0"])
+    refuses(r"keys \(\['1', '1.0'\]\) must be distinct", key_numbers, ["1", "1.0"])

@@ -21,6 +21,7 @@ from opendp_timeseries.counting.identifiers import identifier_text, text_words
 from opendp_timeseries.counting.tables import read_positions
 from opendp_timeseries.grid import TimeGrid
 from tests.counting.tables import count_of
+from tests.refused import refuses
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -177,8 +178,7 @@ def changes_nobody_else(kind, people, other):
         "intervals",
     ):  # a type that is never the work of one row
         for table in (without, both):
-            with pytest.raises(TypeError, match="'id' of type Object"):
-                counts(table)
+            refuses("'id' of type Object", counts, table, error=TypeError)
         return
     change = counts(both) - counts(without)
     assert change.tolist() == ([0, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0] if text is not None else [0] * SIZE)

@@ -14,6 +14,7 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
 from tests.counting.test_calendars import ZONES
 from tests.oracles import calendars
+from tests.refused import refuses
 
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
 
@@ -86,8 +87,7 @@ def test_a_day_that_clocks_skip_is_no_period():
     ],
 )  # fmt: skip
 def test_steps_that_lie_in_two_periods_are_refused(period, grid):
-    with pytest.raises(ValueError, match=r"step \d+ of TimeGrid.* lies in more than one .*Choose steps"):
-        period.starts(grid)
+    refuses(r"step \d+ of TimeGrid.* lies in more than one .*Choose steps", period.starts, grid)
 
 
 def test_a_step_of_seven_hours_is_in_two_days():
@@ -103,8 +103,7 @@ def test_periods_are_read_on_the_clock_of_the_grid():
         (Period("1d", "UTC"), TimeGrid(start="2024-01-01T00:00Z", size=48, step="1h")),
         (Period(24), hours),
     ]:
-        with pytest.raises(ValueError, match="zone"):
-            period.starts(grid)
+        refuses("zone", period.starts, grid)
 
 
 @pytest.mark.parametrize(("arguments", "error", "match"), [
@@ -115,8 +114,7 @@ def test_periods_are_read_on_the_clock_of_the_grid():
     ((24, "UTC"), ValueError, "must be left out"),
 ])  # fmt: skip
 def test_what_is_no_period_is_refused(arguments, error, match):
-    with pytest.raises(error, match=match):
-        Period(*arguments)
+    refuses(match, Period, *arguments, error=error)
 
 
 # --- Counts
@@ -129,6 +127,5 @@ def test_more_places_than_a_row_has_bits_for_are_refused():
     grid = TimeGrid.from_edges(edges, zone="UTC")
     keys = [str(k) for k in range(2**12)]
     reading = functools.partial(Reading, source=None, grid=grid, unit=Unit(period=Period("1d", "UTC")))
-    with pytest.raises(ValueError, match="about as many steps in each period"):
-        reading(panel=tuple(keys))
+    refuses("about as many steps in each period", reading, panel=tuple(keys))
     reading(panel=tuple(keys[: 2**9]))

@@ -10,6 +10,7 @@ import pytest
 from opendp_timeseries.grid import TimeGrid
 from tests import make
 from tests.counting.tables import Postgres, count_of
+from tests.refused import refuses
 
 ibis = pytest.importorskip("ibis")
 pa = pytest.importorskip("pyarrow")
@@ -99,8 +100,7 @@ def test_a_database_in_another_encoding(postgres_server, postgres):
         connection = ibis.postgres.connect(host=str(postgres_server.folder), user="postgres", database=database)
         connection.raw_sql("CREATE TABLE log AS SELECT 1 AS id, 'Ann' AS k").close()
         if counts is None:
-            with pytest.raises(ValueError, match=r"encoding EUC_JP\b.*another connection"):
-                people(connection.table("log"))
+            refuses(r"encoding EUC_JP\b.*another connection", people, connection.table("log"))
         else:
             connection.raw_sql("INSERT INTO log VALUES (2, 'Änn')").close()
             assert people(connection.table("log"), by="k", keys=["Änn", "Ł", "€"]) == counts
@@ -159,10 +159,8 @@ def test_other_types_are_refused_by_name_before_rows_are_read(postgres, log, kin
     postgres.run("DROP TYPE IF EXISTS citext_like CASCADE")
     postgres.run("CREATE TYPE citext_like AS ENUM ('a')")
     table = log(f"id int, k {kind}", "1, NULL")
-    with pytest.raises(TypeError, match=r"'k' of type .* cannot identify"):
-        people(table, by="k", keys=["a"])
-    with pytest.raises(TypeError, match=r"'k' of type .* cannot identify"):
-        engine.check_schema(table, identifier="k", time="id")
+    refuses(r"'k' of type .* cannot identify", people, table, error=TypeError, by="k", keys=["a"])
+    refuses(r"'k' of type .* cannot identify", engine.check_schema, table, error=TypeError, identifier="k", time="id")
     if not kind.startswith("numeric"):  # which may say steps
         with pytest.raises(TypeError, match=r"'k' of type .* does not hold times"):
             engine.check_schema(table, identifier="id", time="k")
@@ -213,12 +211,10 @@ def test_what_replaces_a_function_is_refused_by_name(postgres, log, name):
         postgres.run("CREATE FUNCTION public.never(integer, text) RETURNS boolean LANGUAGE sql AS 'SELECT false'")
         assert people(table) == [1]
         postgres.run(OWN[name])
-        with pytest.raises(ValueError, match=rf"{name}.*another connection"):
-            people(table)
+        refuses(rf"{name}.*another connection", people, table)
     with postgres.connection.con.transaction(force_rollback=True):
         postgres.run("SET LOCAL search_path = public, pg_catalog")
-        with pytest.raises(ValueError, match="setting search_path"):
-            people(table)
+        refuses("setting search_path", people, table)
 
 
 def test_text_is_text_whatever_its_backslashes_mean(postgres, log):
@@ -232,8 +228,7 @@ def test_text_is_text_whatever_its_backslashes_mean(postgres, log):
 
 def test_rows_of_this_process_are_refused(postgres, log):
     table = log("id int", "1").join(ibis.memtable(pa.table({"id": [1]})), "id")
-    with pytest.raises(TypeError, match="make them a table"):
-        people(table)
+    refuses("make them a table", people, table, error=TypeError)
 
 
 def test_names_of_columns_are_quoted(log):

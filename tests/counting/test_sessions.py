@@ -11,6 +11,7 @@ from opendp_timeseries.grid import Period, TimeGrid
 from tests import make
 from tests.counting.tables import Spark, count_of
 from tests.oracles import counting as oracle
+from tests.refused import refuses
 
 ibis = pytest.importorskip("ibis")
 pa = pytest.importorskip("pyarrow")
@@ -150,8 +151,7 @@ def test_no_setting_changes_a_count(turn):
 def test_a_setting_that_refuses_the_query_is_named():
     log, count, _ = next(queries())
     table = session_of(log, {"max_expression_depth": 20}).table("log")
-    with pytest.raises(ValueError, match="setting max_expression_depth"):
-        engine.participation(table, count.reading)
+    refuses("setting max_expression_depth", engine.participation, table, count.reading)
 
 
 # --- Spark
@@ -236,8 +236,6 @@ def test_a_setting_of_spark_without_which_nothing_counts_is_refused_by_name_befo
     session.session.sql(query).createOrReplaceTempView("unreadable")
     table = session.connection.table("unreadable")
     count = count_of(identifier="who", time="step", grid=TimeGrid(size=3), participation_cap=1)
-    with pytest.raises(RuntimeError, match="could not count"):
-        engine.count(table, count, KEY)
+    refuses("could not count", engine.count, table, count, KEY, error=RuntimeError)
     session.session.conf.set(name, {"true": "false", "false": "true"}[engine._SPARK_SETTINGS[name]])
-    with pytest.raises(ValueError, match=rf"setting {name}\b.*another connection"):
-        engine.count(table, count, KEY)
+    refuses(rf"setting {name}\b.*another connection", engine.count, table, count, KEY)

@@ -16,6 +16,7 @@ from opendp_timeseries.counting.identifiers import identifier_text
 from opendp_timeseries.counting.tables import check_schema, read_positions
 from opendp_timeseries.grid import TimeGrid
 from tests.counting.tables import count_of
+from tests.refused import refuses
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -339,8 +340,7 @@ def test_ambiguous_columns_are_refused():
     twice = pd.concat([pandas_table(PEOPLE), pandas_table(PEOPLE)], axis=1)
     both = pa.Table.from_arrays([pa.array(PEOPLE)] * 2 + [pa.array(TIMES)], ["id", "id", "time"])
     for table in (twice, both):
-        with pytest.raises(ValueError, match="is there 2 times"):
-            check_schema(table, **COLUMNS)
+        refuses("is there 2 times", check_schema, table, **COLUMNS)
 
 
 @pytest.mark.parametrize(("table", "error", "message"), [
@@ -353,8 +353,7 @@ def test_ambiguous_columns_are_refused():
 ])  # fmt: skip
 def test_what_is_no_table_is_refused(table, error, message):
     for function in (check_schema, read):
-        with pytest.raises(error, match=message):
-            function(table, **COLUMNS)
+        refuses(message, function, table, error=error, **COLUMNS)
 
 
 def test_other_columns_are_ignored():

@@ -22,6 +22,7 @@ from opendp_timeseries.plugin.mechanisms import stated_designs
 from tests import make
 from tests.counting import drawn
 from tests.oracles import counting as oracle
+from tests.refused import refuses
 
 KEY = bytes(range(16))
 SIZE = 6
@@ -382,8 +383,7 @@ def test_what_values_cannot_be_is_refused_by_name(log_space):
             ValueError, r"bound \(1048576\).*with groups of 300 keys; choose a coarser unit",
         ),
     ):  # fmt: skip
-        with pytest.raises(error, match=message):
-            asked(**options)
+        refuses(message, asked, error=error, **options)
     for reading in ({"source": Source(identifier="id", value="v")}, {"once_over": TimeGrid(size=4)}):
         given = {"source": Source(identifier="id", time="t", value="v"), "grid": TimeGrid(size=1), "step_cap": 5}
         with pytest.raises(ValueError, match=r"value \('v'\) must be left out where individuals are counted once"):
@@ -425,8 +425,7 @@ def test_errors_of_sums_are_those_of_counts_in_units_of_a_typical_value(log_spac
         ({"typical": 3}, r"typical \(3\) requires value="),
         ({"total_bound": 3}, r"total_bound \(3\) requires value="),
     ):
-        with pytest.raises((TypeError, ValueError), match=message):
-            ts.plan(grid, **budget, **of_minutes, **options)
+        refuses(message, ts.plan, grid, error=(TypeError, ValueError), **budget, **of_minutes, **options)
 
 
 def test_a_column_whose_type_says_that_no_cell_is_a_number_is_refused():

@@ -166,8 +166,8 @@ def test_one_step_has_no_trend_and_a_few_keys_have_no_tiers(log_space):
     beyond = ts.smooth(dataclasses.replace(release, values=release.values * 1e200))
     assert not beyond.converged
     for metric, remedy in ((dp.l1_distance(T=float), "give the count a key_cap"), (dp.l2_distance(T=int), "a key_cap")):
-        with pytest.raises((TypeError, ValueError), match=remedy):
-            places(log_space, None) >> ts.then_lp_distance(metric)
+        cast = ts.then_lp_distance(metric)
+        refuses(remedy, lambda: places(log_space, None) >> cast, error=(TypeError, ValueError))  # noqa: B023
     gaussian = places(log_space, None) >> ts.then_lp_distance(dp.l2_distance(T=float)) >> dp.m.then_gaussian(9.0)
     assert len(gaussian(arrays(crowd()))) == 10
 
@@ -243,8 +243,7 @@ def test_a_distance_between_frames(log_space):
         assert (everywhere.map(1).individuals, everywhere.map(1).l0) == (individuals, 5)
         within = space >> ts.then_individual_count(grid=GRID, time="time")
         assert within(frame) == [oracle.individuals(rows, period=PERIOD)]
-        with pytest.raises(TypeError, match=r"time \(None\) must name"):
-            space >> ts.then_individual_count(grid=GRID)
+        refuses(r"time \(None\) must name", ts.make_individual_count, *space, error=TypeError, grid=GRID)
         with pytest.raises(TypeError, match="no times are read without one"):
             space >> ts.then_individual_count(time="time")
     assert (dp.domain_of(frame.drop("time"), infer=True), metric) >> ts.then_individual_count()

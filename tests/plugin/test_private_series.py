@@ -206,15 +206,13 @@ def test_groups_that_cannot_be_are_refused_before_anything_is_spent(log_space):
         (PANEL | {"groups": {"city": [0, 1, 2]}, "key_cap": 1}, r"key_cap \(1\) must be left out with groups"),
         (PANEL | {"groups": {"city": [0, 1, 2]}, "shares": (0.9, 0.2)}, "must add up to 1"),
     ):
-        with pytest.raises(ValueError, match=message):
-            log_space >> ts.then_private_series(GRID, **options, **BUDGET)
+        refuses(message, ts.make_private_series, *log_space, GRID, **options, **BUDGET)
     panel = PANEL | {"groups": {"city": [0, 1, 2]}}
     for caps in ({"participation_cap": 3}, {"participation_cap": 3, "norm": "l1", "per": "all"}):
         with pytest.raises(ValueError, match=r"participation_cap \(3\) must be left out with groups"):
             log_space >> ts.then_participation_count(GRID, **panel, **caps)
     count = log_space >> ts.then_participation_count(GRID, **panel)
     for stage in (ts.then_totals({"city": [0, 1, 2]}), ts.then_circulant_filter(ts.boxcar_kernel(SIZE, width=3))):
-        with pytest.raises((ValueError, TypeError, dp.OpenDPException), match=r"tiers|panel"):
-            count >> stage
+        refuses(r"tiers|panel", lambda: count >> stage, error=(ValueError, TypeError, dp.OpenDPException))  # noqa: B023
     with pytest.raises(TypeError, match="must be a mapping"):
         log_space >> ts.then_private_series(GRID, **PANEL, groups=["city"], **BUDGET)
