@@ -64,7 +64,6 @@ THINNED = {
     "test_never_below_the_exact_map": 4,
     "test_one_time_changes_no_other": 9,
     "test_extreme_parameters_give_numbers": 9,
-    "test_no_individual_moves_a_signal_further": 6,
     "test_every_end_after_the_spending_says_how_to_get_the_files": 5,
     "test_what_is_kept_is_what_is_kept_in_memory": 3,
     "test_the_step_depends_on_nothing_but_scale_and_resolution": 2,

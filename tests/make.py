@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 import opendp.prelude as dp
 
 import opendp_timeseries as ts
+from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.weighting import Drop, capped
@@ -22,6 +23,17 @@ def count(*, participation_cap=1, excess="drop", tiers=None, typical=None, per=N
     if tiers is not None:
         weighting = replace(tiers, typical=read.get("step_cap", 1) if typical is None else typical)
     return Count(Reading(**read), weighting, per)
+
+
+def influence_of(cap, size, *, individuals=1, step_cap=1, replaced=False, **more):
+    """Make the influence of individuals who are in at most so many steps of a count."""
+    return count_influence(individuals, participation_cap=cap, step_cap=step_cap, size=size, replaced=replaced, **more)
+
+
+def context_of(data, shares=1, *, space=None, d_in=1, **budget):
+    """Make a Context with an equal share of a budget for each of so many queries of a log of ``id`` and ``time``."""
+    domain, metric = space or (ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance())
+    return ts.compositor(data, (metric, d_in), dp.loss_of(**budget), split_evenly_over=shares, domain=domain)
 
 
 def changed(made, **changes):

@@ -12,16 +12,17 @@ import pytest
 from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence
-from opendp_timeseries.accounting.influence import Influence, count_influence
+from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, extremal_law
 from opendp_timeseries.design.kernels import gaussian_kernel
+from tests.make import influence_of
 from tests.oracles import accounting as oracle
 from tests.refused import refuses
 
 
 def law(cap, p, *, std=0, size=1800):
-    influence = count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False)
+    influence = influence_of(cap, size)
     if std:
         influence = filtered_influence(influence, gaussian_kernel(size, std))
     return extremal_law(influence, p, size)
@@ -72,9 +73,7 @@ def test_a_budget_admits_what_is_within_it_in_each_view():
 LOSSES = {
     "a count": law(180, 0.1).at,
     "a filtered count": law(180, 0.1, std=10).at,
-    "a stratified sample": extremal_law(
-        count_influence(1, participation_cap=180, step_cap=1, size=1800, replaced=False), 0.1, 1800, "stratified"
-    ).at,
+    "a stratified sample": extremal_law(influence_of(180, 1800), 0.1, 1800, "stratified").at,
     "equal releases": jointly([law(30, 0.2, size=744).at(1.0)] * 12),
     "unequal releases": jointly([law(30, 0.2, std=5, size=300).at(3.0), law(9, 0.5, size=99).at(0.25)]),
     "adaptive releases": jointly(

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_timeseries.accounting.filtering import filtered_influence
-from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
+from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.design.kernels import Kernel, boxcar_kernel, exponential_kernel, gaussian_kernel, identity_kernel
 from opendp_timeseries.koga2022.bounds import filter_constants
+from tests.make import influence_of
 from tests.oracles import filtering as oracle
 
 DECREASING = [
@@ -32,10 +33,6 @@ OTHER = [
     Kernel.from_taps([1 - 2.0**-40, 0.1, -0.2, 1 / 3, 0.7], resolution_bits=40),
     Kernel.from_taps([-1, -2, -1], resolution_bits=0),
 ]
-
-
-def count(steps, size, *, step_cap=1, individuals=1):
-    return count_influence(individuals, participation_cap=steps, step_cap=step_cap, size=size, replaced=False)
 
 
 def numbers_only(influence):
@@ -70,9 +67,12 @@ def everything_within(influence, taps, steps):
 def test_no_support_and_no_signs_exceed_the_influence(kernel):
     taps = rational(kernel)
     for steps in range(1, kernel.size + 1):
-        claimed = filtered_influence(count(steps, kernel.size), kernel)
+        claimed = filtered_influence(influence_of(steps, kernel.size), kernel)
         assert everything_within(claimed, taps, steps)
-        assert everything_within(filtered_influence(numbers_only(count(steps, kernel.size)), kernel), taps, steps)
+        assert everything_within(
+            filtered_influence(numbers_only(influence_of(steps, kernel.size)), kernel), taps, steps
+        bare = filtered_influence(numbers_only(influence_of(steps, kernel.size)), kernel)
+        assert everything_within(bare, taps, steps)
 
 
 @pytest.mark.parametrize("kernel", DECREASING, ids=repr)
@@ -81,7 +81,7 @@ def test_contiguous_block_attains_the_majorant_exactly(kernel):
     for steps in range(1, size + 1):
         block = [3 * int(t < steps) for t in range(size)]
         expected = sorted((y for y in oracle.convolve(block, taps) if y), reverse=True)
-        claimed = filtered_influence(count(steps, size, step_cap=3), kernel)
+        claimed = filtered_influence(influence_of(steps, size, step_cap=3), kernel)
         assert [Fraction(a) for a in claimed.majorant.values.tolist()] == expected
         assert Fraction(claimed.linf) == expected[0]
         energy = sum(a * a for a in expected)
@@ -156,7 +156,7 @@ def test_the_block_law_is_false_for_other_kernels(taps, steps):
         if any(a > b for a, b in zip(oracle.top_sums(oracle.convolve(v, taps)), block, strict=True))
     ]
     assert beaten
-    assert filtered_influence(count(steps, 6), Kernel.from_taps(taps, resolution_bits=0)).majorant is None
+    assert filtered_influence(influence_of(steps, 6), Kernel.from_taps(taps, resolution_bits=0)).majorant is None
 
 
 @pytest.mark.parametrize("first", [DECREASING[1], boxcar_kernel(6, 3, resolution_bits=5), OTHER[0], OTHER[1]], ids=repr)
@@ -166,7 +166,7 @@ def test_the_block_law_is_false_for_other_kernels(taps, steps):
 def test_two_filters(first, second):
     both = oracle.convolve(rational(first), rational(second))
     for steps in (1, 2, 3, 6):
-        claimed = filtered_influence(filtered_influence(count(steps, 6), first), second)
+        claimed = filtered_influence(filtered_influence(influence_of(steps, 6), first), second)
         assert everything_within(claimed, both, steps)
         shaped = first.is_symmetric_decreasing and second.is_symmetric_decreasing
         assert (claimed.majorant is not None) is shaped
@@ -179,15 +179,15 @@ def test_two_filters(first, second):
 def test_two_filters_at_fine_grids_stay_valid():
     first = exponential_kernel(6, 1.0, resolution_bits=40)
     both = oracle.convolve(rational(first), rational(first))
-    claimed = filtered_influence(filtered_influence(count(2, 6), first), first)
+    claimed = filtered_influence(filtered_influence(influence_of(2, 6), first), first)
     assert everything_within(claimed, both, 2)
 
 
 def test_individuals_are_carried_through():
     kernel = gaussian_kernel(6, 1.0)
-    one = filtered_influence(count(2, 6), kernel)
+    one = filtered_influence(influence_of(2, 6), kernel)
     for individuals in (0, 1, 3, 10**9):
-        many = filtered_influence(count(2, 6, individuals=individuals), kernel)
+        many = filtered_influence(influence_of(2, 6, individuals=individuals), kernel)
         assert many.individuals == individuals
         assert (many.l0, many.l2, many.linf, many.majorant) == (one.l0, one.l2, one.linf, one.majorant)
     # Sums of two individuals are within twice the bound of one, and filtering both at once gains nothing.
@@ -195,7 +195,7 @@ def test_individuals_are_carried_through():
     outputs = [oracle.convolve(v, taps) for v in oracle.block_vectors(6, 2)]
     for a, b in combinations(outputs, 2):
         assert holds(one, [(x + y) / 2 for x, y in zip(a, b, strict=True)])
-    at_once = filtered_influence(count(4, 6, step_cap=2), kernel)
+    at_once = filtered_influence(influence_of(4, 6, step_cap=2), kernel)
     assert 2 * one.l2 <= at_once.l2
     assert 2 * one.linf <= at_once.linf
 
@@ -235,7 +235,7 @@ def test_plain_norms(kernel):
 def test_gain_two_doubles_every_norm():
     # Four times the squared distance, and so four times rho.
     once, twice = Kernel.from_taps([0.5, 0.25, 0, 0.25]), Kernel.from_taps([1, 0.5, 0, 0.5])
-    a, b = filtered_influence(count(2, 4), once), filtered_influence(count(2, 4), twice)
+    a, b = filtered_influence(influence_of(2, 4), once), filtered_influence(influence_of(2, 4), twice)
     assert (b.l2, b.linf, b.l0) == (2 * a.l2, 2 * a.linf, a.l0)
     assert b.majorant.values.tolist() == (2 * a.majorant.values).tolist()
     assert filter_constants(twice).norm == 2 * filter_constants(once).norm == 2.0
@@ -276,7 +276,7 @@ def test_unbounded_and_extreme_distances_stay_bounds():
 def test_large_taps_stay_within_bounds(q, bits, steps):
     kernel = Kernel(np.array(q), bits)
     steps = min(steps, kernel.size)
-    claimed = filtered_influence(numbers_only(count(steps, kernel.size)), kernel)
+    claimed = filtered_influence(numbers_only(influence_of(steps, kernel.size)), kernel)
     assert everything_within(claimed, rational(kernel), steps)
     assert Fraction(claimed.l2) ** 2 <= Fraction(math.sqrt(steps)) ** 2 * Fraction(kernel.l1) ** 2 * (
         1 + Fraction(1, 10**14)
@@ -286,9 +286,9 @@ def test_large_taps_stay_within_bounds(q, bits, steps):
 @pytest.mark.long
 def test_a_million_steps():
     kernel = gaussian_kernel(10**6, 1000)
-    got = filtered_influence(count(500, 10**6), kernel)
+    got = filtered_influence(influence_of(500, 10**6), kernel)
     assert got.l2**2 == pytest.approx(500**2 / (2 * math.sqrt(math.pi) * 1000), rel=0.02)
-    assert filtered_influence(count(500, 10**6, individuals=2), kernel).majorant is got.majorant  # cached
+    assert filtered_influence(influence_of(500, 10**6, individuals=2), kernel).majorant is got.majorant  # cached
 
 
 # Broken variants of the map: each is a mistake that can be made, and each is caught by `everything_within`.
@@ -314,7 +314,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_variants_are_caught(name):
-    kernel, influence = Kernel.from_taps([4, 2, 1, 0, 1, 2], resolution_bits=0), count(3, 6)
+    kernel, influence = Kernel.from_taps([4, 2, 1, 0, 1, 2], resolution_bits=0), influence_of(3, 6)
     right = filtered_influence(influence, kernel)
     assert everything_within(right, rational(kernel), 3)
     assert not everything_within(replace(right, l1=math.inf, **BROKEN[name](influence, kernel)), rational(kernel), 3)

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.conversions import order_cost, renyi_to_delta
-from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.accounting.joint import FilteredLoss, filter_order, joint_loss
 from opendp_timeseries.accounting.subsampled import extremal_law
+from tests.make import influence_of
 from tests.oracles.adaptive import renyi, worst_delta
 
 EPSILON, DELTA = 1.0, 1e-3
 ORDER = filter_order(EPSILON, DELTA)
-ONE_STEP = count_influence(1, participation_cap=1, step_cap=1, size=1, replaced=False)
+ONE_STEP = influence_of(1, 1)
 
 
 def loss(p, u):
@@ -125,9 +125,9 @@ def test_a_delta_below_what_floats_resolve_admits_nothing(delta):
 @pytest.mark.parametrize(("steps", "p", "more"), [(30, 0.2, 0.09), (40, 1.0, 0.08), (1000, 0.01, 0.10)])
 def test_the_filter_costs_so_much_more_noise(steps, p, more):
     """Twelve months of 30 steps or so within (1, 1e-6), against the joint law."""
-    person = count_influence(1, participation_cap=steps, step_cap=1, size=1000, replaced=False)
+    person = influence_of(steps, 1000)
     law, order = extremal_law(person, p, 1000), filter_order(1.0, 1e-6)
-    year = count_influence(1, participation_cap=12 * steps, step_cap=1, size=12_000, replaced=False)
+    year = influence_of(12 * steps, 12_000)
     least = calibrate(extremal_law(year, p, 12_000).at, Budget(epsilon=1.0, delta=1e-6))
     assert FilteredLoss.of([law.at(least)] * 12, order).delta(1.0) > 1e-6
     assert FilteredLoss.of([law.at(least * (1 + more))] * 12, order).delta(1.0) <= 1e-6

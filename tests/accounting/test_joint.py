@@ -16,12 +16,13 @@ from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.conversions import delta_from_renyi
 from opendp_timeseries.accounting.filtering import filtered_influence
-from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
+from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.joint import FilteredLoss, JointLaw, joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import gaussian_kernel
 from tests.limits import within
+from tests.make import influence_of
 from tests.oracles import accounting as oracle
 from tests.oracles import joint as joint_oracle
 from tests.refused import refuses
@@ -37,12 +38,12 @@ def least_factor(losses, epsilon, delta, adaptivity="adaptive"):
 
 def count(cap, p, scale, *, step_cap=1, size=None):
     size = size or cap
-    person = count_influence(1, participation_cap=cap, step_cap=step_cap, size=size, replaced=False)
+    person = influence_of(cap, size, step_cap=step_cap)
     return extremal_law(person, p, size).at(scale)
 
 
 def filtered(cap, p, scale, *, size=744, std=10.0):
-    person = count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False)
+    person = influence_of(cap, size)
     return extremal_law(filtered_influence(person, gaussian_kernel(size, std)), p, size).at(scale)
 
 
@@ -93,7 +94,7 @@ def random_influence(rng):
     if rng.random() < 0.4:
         kernel = gaussian_kernel(size, float(rng.uniform(0.3, 2)))
         cap = int(rng.integers(1, size + 1))
-        person = count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False)
+        person = influence_of(cap, size)
         worst = oracle.sorted_block(kernel.taps.tolist(), cap)
         return filtered_influence(person, kernel), [w for w in worst if w > 0], size
     v = np.sort(rng.integers(1, 5, int(rng.integers(1, size + 1))))[::-1]
@@ -185,7 +186,7 @@ def test_equal_releases_are_one_with_as_many_times_the_cap():
 
 @pytest.mark.parametrize("n", [2, 7])
 def test_equal_filtered_releases_are_a_repeated_one(n):
-    person = count_influence(1, participation_cap=20, step_cap=1, size=300, replaced=False)
+    person = influence_of(20, 300)
     influence = filtered_influence(person, gaussian_kernel(300, 5.0))
     single = extremal_law(influence, 0.2, 300).at(6.0)
     copies = dataclasses.replace(

@@ -9,23 +9,19 @@ import pytest
 from opendp_timeseries.accounting import loss
 from opendp_timeseries.accounting.conversions import _lower_convex_hull
 from opendp_timeseries.accounting.filtering import filtered_influence
-from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import gaussian_kernel
+from tests.make import influence_of
 from tests.refused import refuses
 
 theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
 
 
-def one(cap, size, individuals=1):
-    return count_influence(individuals, participation_cap=cap, step_cap=1, size=size, replaced=False)
-
-
 LAWS = {
-    "count": (extremal_law(one(180, 1800), 0.1, 1800), 26.0),
-    "filtered": (extremal_law(filtered_influence(one(20, 1800), gaussian_kernel(1800, 10)), 0.1, 1800), 7.0),
-    "pair": (extremal_law(one(12, 60, individuals=2), 0.3, 60), 8.0),
-    "small": (extremal_law(one(3, 6), 0.5, 6), 0.7),
+    "count": (extremal_law(influence_of(180, 1800), 0.1, 1800), 26.0),
+    "filtered": (extremal_law(filtered_influence(influence_of(20, 1800), gaussian_kernel(1800, 10)), 0.1, 1800), 7.0),
+    "pair": (extremal_law(influence_of(12, 60, individuals=2), 0.3, 60), 8.0),
+    "small": (extremal_law(influence_of(3, 6), 0.5, 6), 0.7),
 }
 
 
@@ -43,7 +39,7 @@ def test_equal_to_the_profile_at_grid_points_and_never_below(name):
 def test_composes_like_the_joint_law():
     law, scale = LAWS["count"]
     pld = law.at(scale).distribution(discretization=1e-3)
-    joint = extremal_law(one(360, 3600), 0.1, 3600)
+    joint = extremal_law(influence_of(360, 3600), 0.1, 3600)
     for epsilon in (0.25, 0.5, 1.0):
         exact = joint.at(scale).delta(epsilon)
         assert exact * (1 - 1e-9) <= pld.compose(pld).get_delta_for_epsilon(epsilon) <= exact * (1 + 1e-3)

@@ -22,6 +22,7 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 from opendp_timeseries.plugin.lp_distance import l1_of, l2_of
 from tests import make
+from tests.make import influence_of
 from tests.oracles import scaling as oracle
 from tests.oracles import separated
 from tests.oracles.scaling import UNIT, Setting
@@ -152,10 +153,7 @@ def test_nobody_exceeds_the_influence(name, replaced):
 
 def test_all_steps_count_and_weigh_as_those_of_the_cap():
     for size, cap in ((1800, 5), (1000, 180)):
-        dropped, scaled = (
-            count_influence(1, participation_cap=cap, step_cap=3, size=size, replaced=False, norm=norm)
-            for norm in (None, "l2")
-        )
+        dropped, scaled = (influence_of(cap, size, step_cap=3, norm=norm) for norm in (None, "l2"))
         assert (scaled.l0, dropped.l0) == (size, cap)
         assert (scaled.l2, scaled.linf) == (dropped.l2, dropped.linf)
         assert l2_of(scaled) == l2_of(dropped)
@@ -328,17 +326,10 @@ def test_no_map_is_below_the_truth_in_ten_thousand_random_settings(seed):
 def test_behind_a_gap_a_filter_earns_as_much_as_where_steps_are_dropped(cap):
     size, gap = 1800, 60
     kernel = gaussian_kernel(size, 10)
-    dropped, scaled = (
-        filtered_influence(
-            count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, gap=gap, norm=norm), kernel
-        )
-        for norm in (None, "l2")
-    )
+    dropped, scaled = (filtered_influence(influence_of(cap, size, gap=gap, norm=norm), kernel) for norm in (None, "l2"))
     # Twice as much as the width of the kernel meets of neighbours: none.
     assert dropped.l2 <= scaled.l2 <= dropped.l2 * 1.001
-    near = filtered_influence(
-        count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, norm="l2"), kernel
-    )
+    near = filtered_influence(influence_of(cap, size, norm="l2"), kernel)
     assert near.l2 == pytest.approx(math.sqrt(cap))  # without one, whoever comes all the time is not smoothed away
 
 
@@ -352,7 +343,7 @@ def test_whoever_obeys_the_gap_and_is_scaled_stays_below_the_bound_of_the_whole_
         if n:
             energy = float((separated.filtered(row[None], kernel.numerators.tolist()) ** 2).sum())
             worst = max(worst, min(1, cap / n) * energy)
-    given = count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, gap=gap, norm="l2")
+    given = influence_of(cap, size, gap=gap, norm="l2")
     claimed = filtered_influence(given, kernel).l2 ** 2
     assert worst == pytest.approx(claimed, rel=1e-12)
 
@@ -366,7 +357,7 @@ def test_the_law_of_the_family_is_below_the_law_that_is_used(cap, probability):
     # Somebody in n steps with one event in each leaves (cap / n)·Bin(n, p): in the convex order, least where n is
     # largest, and for increasing functions below the reach.
     size = 400
-    influence = count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, norm="l2")
+    influence = influence_of(cap, size, norm="l2")
     law = extremal_law(influence, probability, size)
     (vertex,) = law.convex
     for values, weights in oracle.family(cap, size, probability)[::7]:
@@ -387,12 +378,7 @@ def test_sampling_is_worth_as_much_as_where_steps_are_dropped(cap, delta):
     for probability, within in ((1.0, 0.0), (0.1, 0.001)):
         dropped, scaled = (
             calibrate(
-                extremal_law(
-                    count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, norm=norm),
-                    probability,
-                    size,
-                ).at,
-                Budget(epsilon=1.0, delta=delta),
+                extremal_law(influence_of(cap, size, norm=norm), probability, size).at, Budget(epsilon=1.0, delta=delta)
             )
             for norm in (None, "l2")
         )
@@ -410,7 +396,7 @@ def test_behind_any_filter_the_sum_of_magnitudes_is_known():
     taps[[0, 1, 2]] = [2, -1, 3]
     kernel = Kernel(taps, 1)
     for norm in (None, "l1"):
-        given = count_influence(1, participation_cap=5, step_cap=2, size=size, replaced=False, norm=norm)
+        given = influence_of(5, size, step_cap=2, norm=norm)
         assert filtered_influence(given, kernel).majorant is None
         twice = filtered_influence(filtered_influence(given, kernel), kernel)
         assert l1_of(filtered_influence(given, kernel)) == 10 * 3

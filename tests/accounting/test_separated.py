@@ -10,17 +10,16 @@ import pytest
 from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence, max_separated_steps
-from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
+from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import Kernel, boxcar_kernel, exponential_kernel, gaussian_kernel
+from tests.make import influence_of
 from tests.oracles import separated as oracle
 from tests.refused import refuses
 
 
 def count(size, gap, steps, *, replaced=False, series=1, step_cap=1):
-    return count_influence(
-        1, participation_cap=steps, step_cap=step_cap, size=size * series, replaced=replaced, gap=gap, series=series
-    )
+    return influence_of(steps, size * series, step_cap=step_cap, replaced=replaced, gap=gap, series=series)
 
 
 def norms_only(influence):
@@ -281,7 +280,7 @@ def test_a_gap_is_a_positive_whole_number(gap, error):
 def test_a_gap_fits_on_the_cycle_and_may_be_of_numpy():
     refuses(r"gap \(11\) must be at most 10", count, 10, 11, 2)
     assert type(count(10, np.int64(3), 2).gap) is int
-    assert count(1, 1, 1) == count_influence(1, participation_cap=1, step_cap=1, size=1, replaced=False)
+    assert count(1, 1, 1) == influence_of(1, 1)
 
 
 def test_a_majorant_that_is_known_goes_on_to_be_used():

@@ -11,24 +11,20 @@ from opendp_timeseries.accounting import sampling, subsampled
 from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence
-from opendp_timeseries.accounting.influence import Influence, count_influence
+from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.laws import trials_sum
 from opendp_timeseries.accounting.sampling import Blocks, blocks_of
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
+from tests.make import influence_of
 from tests.oracles import stratified as oracle
 from tests.refused import refuses
 
 
-def person(steps, size, **more):
-    given = {"participation_cap": steps, "step_cap": 1, "size": size, "replaced": False} | more
-    return count_influence(given.pop("individuals", 1), **given)
-
-
 def law(steps, length, size, **more):
-    return extremal_law(person(steps, size, **more), 1 / length, size, "stratified")
+    return extremal_law(influence_of(steps, size, **more), 1 / length, size, "stratified")
 
 
 SMALL = [
@@ -56,7 +52,7 @@ def one_setting(rng):
     length = int(rng.integers(2, size + 1))
     cap, replaced = int(rng.integers(1, min(size, 4) + 1)), bool(rng.random() < 0.2)
     people, step_cap = (2, 1) if rng.random() < 0.15 else (1, int(rng.integers(1, 3)))
-    influence = person(cap, size, replaced=replaced, individuals=people, step_cap=step_cap)
+    influence = influence_of(cap, size, replaced=replaced, individuals=people, step_cap=step_cap)
     places = oracle.supports(size, cap) * step_cap
     if replaced or people == 2:
         # Every sum, or difference, of two people; a few of them, where there are many.
@@ -111,7 +107,7 @@ def test_a_poisson_samples_exact_profile_is_no_bound():
     # Ten steps in one block are caught for certain, where a Poisson sample misses them with probability .9**10.
     size, steps, length, scale, epsilon = 20, 10, 10, 0.2, 0.1
     truth = oracle.profile(np.array([[1.0] * steps + [0.0] * steps]), length, scale, epsilon)
-    poisson = extremal_law(person(steps, size), 1 / length, size).at(scale).delta(epsilon)
+    poisson = extremal_law(influence_of(steps, size), 1 / length, size).at(scale).delta(epsilon)
     assert poisson < truth / 1.49
     assert law(steps, length, size).at(scale).delta(epsilon) >= truth
     # Nor for increasing functions of any kind: the number kept itself.
@@ -141,14 +137,14 @@ def test_scales_of_the_papers_series_are_those_of_poisson_samples(steps, size, s
     budget = Budget(epsilon=0.5, delta=1e-4)
     found = calibrate(law(steps, 10, size).at, budget)
     assert found == pytest.approx(sigma, rel=1e-9)
-    assert found == pytest.approx(calibrate(extremal_law(person(steps, size), 0.1, size).at, budget), rel=1e-12)
+    assert found == pytest.approx(calibrate(extremal_law(influence_of(steps, size), 0.1, size).at, budget), rel=1e-12)
 
 
 def test_more_steps_than_blocks_lose_less_than_in_a_poisson_sample():
     # At the extreme somebody is there in every step: just one of them is kept of each block.
     everywhere = law(60, 10, 60)
     assert everywhere.at(8.0).renyi(2.0) == pytest.approx(2 * 6 / 2 / 64, rel=1e-12)
-    assert everywhere.at(8.0).renyi(2.0) < extremal_law(person(60, 60), 0.1, 60).at(8.0).renyi(2.0)
+    assert everywhere.at(8.0).renyi(2.0) < extremal_law(influence_of(60, 60), 0.1, 60).at(8.0).renyi(2.0)
     assert everywhere.at(8.0).zero_concentrated(1e-9) == (6 / 128, 0.0)
 
 

@@ -20,10 +20,11 @@ from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.conversions import delta_from_renyi
 from opendp_timeseries.accounting.gaussian import gaussian_delta, inflection
-from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
+from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.rounding import up_sqrt
 from opendp_timeseries.accounting.subsampled import extremal_law
 from tests.limits import within
+from tests.make import influence_of
 from tests.oracles import accounting as oracle
 from tests.refused import refuses
 
@@ -43,7 +44,7 @@ def just_above(got, truth, close=CLOSE):
 
 def count_law(steps, p, *, individuals=1, step_cap=1, size=None):
     size = size or steps
-    person = count_influence(individuals, participation_cap=steps, step_cap=step_cap, size=size, replaced=False)
+    person = influence_of(steps, size, individuals=individuals, step_cap=step_cap)
     return extremal_law(person, p, size)
 
 
@@ -134,7 +135,7 @@ def test_profile_by_norms_is_at_most_the_bounds_of_the_literature(arguments):
 # --- never below the truth: every difference within an influence, every subset ---
 
 
-def influence_of(vector, **more):
+def influence_on(vector, **more):
     squares = [mp.mpf(v) ** 2 for v in vector]
     return Influence(
         l0=sum(v != 0 for v in vector),
@@ -152,8 +153,8 @@ unusual = st.sampled_from([1e-4, 0.03, 0.1, 0.5, 0.9, 1.0])
 @given(vectors, unusual, st.sampled_from([0.0, 1e-3, 0.1, 1.0, 4.0]), st.sampled_from([0.05, 0.7, 2.0, 9.0]))
 def test_no_difference_within_the_influence_loses_more(vector, p, epsilon, scale):
     truth = oracle.kept_law([v * v for v in vector], p)
-    plain = extremal_law(influence_of(vector), p, 10)
-    shaped = extremal_law(influence_of(vector, majorant=Majorant(np.sort(vector)[::-1])), p, 10)
+    plain = extremal_law(influence_on(vector), p, 10)
+    shaped = extremal_law(influence_on(vector, majorant=Majorant(np.sort(vector)[::-1])), p, 10)
     exact = oracle.profile(truth, epsilon, scale)
     for law in (plain, shaped):
         assert law.at(scale).delta(epsilon) >= exact

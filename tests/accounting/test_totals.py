@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.accounting.influence import Influence, Level, Majorant, count_influence, totals_influence
+from opendp_timeseries.accounting.influence import Influence, Level, Majorant, totals_influence
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import tree_influence
+from tests.make import influence_of
 from tests.oracles import totals as oracle
 from tests.refused import refuses
 
@@ -22,15 +23,8 @@ TREES = {
 
 
 def panel_influence(cap, step_cap, key_cap, *, replaced, individuals=1, series=SERIES, steps=STEPS):
-    return count_influence(
-        individuals,
-        participation_cap=cap,
-        step_cap=step_cap,
-        size=series * steps,
-        replaced=replaced,
-        series=series,
-        key_cap=key_cap,
-    )
+    caps = {"step_cap": step_cap, "key_cap": key_cap, "series": series}
+    return influence_of(cap, series * steps, individuals=individuals, replaced=replaced, **caps)
 
 
 def groups_of(tree):
@@ -141,7 +135,7 @@ def test_a_smaller_key_cap_is_a_smaller_influence():
     assert one < two < free
     assert not free <= two
     assert not two <= one
-    gap = count_influence(1, participation_cap=3, step_cap=1, size=36, replaced=False, series=4, gap=2)
+    gap = influence_of(3, 36, series=4, gap=2)
     assert not gap <= one
     assert not one <= gap
     replaced = panel_influence(3, 1, 1, replaced=True, steps=9)

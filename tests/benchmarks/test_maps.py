@@ -18,7 +18,8 @@ from opendp_timeseries.accounting import subsampled
 from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence
-from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
+from opendp_timeseries.accounting.influence import Influence, Majorant
+from tests.make import influence_of
 
 STEPS, SIZE, P = 10**4, 10**5, 0.1
 
@@ -31,8 +32,8 @@ def block(values):
 
 RAMP = np.exp(-(np.linspace(0, 5, 400) ** 2))
 INFLUENCES = {
-    "count": count_influence(1, participation_cap=STEPS, step_cap=1, size=SIZE, replaced=False),
-    "three people": count_influence(3, participation_cap=STEPS, step_cap=1, size=SIZE, replaced=False),
+    "count": influence_of(STEPS, SIZE),
+    "three people": influence_of(STEPS, SIZE, individuals=3),
     "block through a filter": block(np.concatenate([np.ones(STEPS - 400), RAMP, RAMP])),
     "all values distinct": block(np.linspace(1e-6, 1, STEPS)),
 }
@@ -79,9 +80,7 @@ def test_making_a_law(benchmark, name):
     assert benchmark.stats.stats.median < 1
 
 
-FILTERED = filtered_influence(
-    count_influence(1, participation_cap=180, step_cap=1, size=1800, replaced=False), ts.gaussian_kernel(1800, std=10)
-)
+FILTERED = filtered_influence(influence_of(180, 1800), ts.gaussian_kernel(1800, std=10))
 
 
 def test_least_scale_of_a_law(benchmark):

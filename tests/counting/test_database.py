@@ -17,6 +17,7 @@ from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.grid import Period, TimeGrid
 from tests import make
 from tests.counting.tables import DuckDB, count_of
+from tests.make import context_of
 from tests.refused import refuses
 
 ibis = pytest.importorskip("ibis")
@@ -208,10 +209,7 @@ def test_another_key_keeps_other_steps(backend):
 
 def test_a_context_on_an_ibis_table(backend, log_space):
     table = backend.table(id=pa.array(WHO), time=TIME)
-    context = ts.compositor(
-        table, domain=log_space[0], privacy_unit=(log_space[1], 1),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6), split_evenly_over=1,
-    )  # fmt: skip
+    context = context_of(table, epsilon=1.0, delta=1e-6)
     delta = context.remaining_privacy_loss()[0][1]
     query = context.query().participation_count(GRID, participation_cap=3)
     exact = {"output_measure": dp.approximate(dp.max_divergence()), "delta": delta}

@@ -7,10 +7,11 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.accounting.influence import Influence, count_influence
+from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.koga2022.algorithm1 import make_koga2022, then_koga2022
 from opendp_timeseries.plugin.spaces import influence_distance
 from opendp_timeseries.release.statement import Statement
+from tests.make import influence_of
 from tests.oracles.blocks import block_scale, block_squares, gaussian_taps
 from tests.refused import refuses
 
@@ -23,7 +24,7 @@ def space(size):
 
 
 def one(size, cap, step_cap=1, individuals=1, replaced=False):
-    return count_influence(individuals, participation_cap=cap, step_cap=step_cap, size=size, replaced=replaced)
+    return influence_of(cap, size, individuals=individuals, step_cap=step_cap, replaced=replaced)
 
 
 @pytest.mark.parametrize(

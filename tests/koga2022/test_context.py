@@ -6,19 +6,14 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries import koga2022
+from tests.make import context_of
 
 dp.enable_features("contrib", "honest-but-curious")
 
 
 def query():
     log = {"id": np.arange(50), "time": np.arange(50) % 20}
-    context = ts.compositor(
-        log,
-        domain=ts.event_log_domain(identifier="id", time="time"),
-        privacy_unit=(dp.symmetric_distance(), 1),
-        privacy_loss=dp.loss_of(rho=0.5, delta=1e-6),
-        split_evenly_over=1,
-    )
+    context = context_of(log, rho=0.5, delta=1e-6)
     return context.query()
 
 

@@ -12,7 +12,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_timeseries import count_signal_domain, gaussian_kernel, make_circulant_filter, then_assume_participation
-from opendp_timeseries.accounting.influence import Influence, count_influence
+from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.koga2022 import fourier
 from opendp_timeseries.koga2022.fourier import (
     best_frequencies,
@@ -23,6 +23,7 @@ from opendp_timeseries.koga2022.fourier import (
 )
 from opendp_timeseries.plugin._opendp import signal_domain
 from opendp_timeseries.plugin.spaces import influence_distance
+from tests.make import influence_of
 from tests.oracles import fourier as oracle
 from tests.refused import refuses
 
@@ -102,7 +103,7 @@ def test_neighbours_stay_within_the_map_in_the_numbers_that_are_computed():
                     other = signal.copy()
                     other[np.arange(at, at + steps) % size] += 1
                     moved = oracle.l1_and_l2(oracle.difference(apply(signal), apply(other)))[norm]
-                    distance = count_influence(1, participation_cap=steps, step_cap=1, size=size, replaced=False)
+                    distance = influence_of(steps, size)
                     assert moved <= apply.map(distance)
 
 
@@ -154,7 +155,7 @@ def test_a_filtered_signal_keeps_its_digits():
     got = chain(signal)
     assert Fraction(float(got[0])) == Fraction(float(sum(exact) * int(basis.constant) / 2**basis.basis_bits))
     # The final rounding is charged, and is tiny.
-    distance = count_influence(1, participation_cap=3, step_cap=1, size=size, replaced=False)
+    distance = influence_of(3, size)
     other = signal.copy()
     other[[3, 4, 5]] += 1
     moved = oracle.l1_and_l2(oracle.difference(got, chain(other)))[1]

@@ -8,8 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from opendp_timeseries.accounting.influence import Influence, count_influence
+from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.koga2022 import fourier
+from tests.make import influence_of
 from tests.oracles import fourier as oracle
 from tests.oracles import separated
 
@@ -56,18 +57,13 @@ def test_bounds_hold_for_all_steps_that_lie_apart(size, frequencies):
             rows = separated.indicators(size, gap, cap)
             rows = separated.differences(rows) if replaced else separated.signed(size, gap, cap)
             moved = rows @ f.T
-            counts = count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=replaced, gap=gap)
+            counts = influence_of(cap, size, replaced=replaced, gap=gap)
             assert np.linalg.norm(moved, axis=1).max() <= fourier.influence_l2(counts, size, frequencies) * (1 + 1e-12)
             assert np.abs(moved).sum(axis=1).max() <= influence_l1(counts, size, frequencies) * (1 + 1e-12)
 
 
 def test_a_gap_lowers_what_a_few_frequencies_cost():
-    close, apart = (
-        fourier.influence_l2(
-            count_influence(1, participation_cap=180, step_cap=1, size=1800, replaced=False, gap=gap), 1800, 10
-        )
-        for gap in (1, 10)
-    )
+    close, apart = (fourier.influence_l2(influence_of(180, 1800, gap=gap), 1800, 10) for gap in (1, 10))
     # A full comb moves the constant alone, by √(180²/1800): what the bound must not be below.
     assert math.sqrt(18) <= apart < 0.6 * close
 

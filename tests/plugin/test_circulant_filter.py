@@ -9,14 +9,14 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.filtering import filtered_influence
-from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.design.kernels import identity_kernel
 from opendp_timeseries.plugin.spaces import influence_distance
+from tests.make import influence_of
 from tests.refused import refuses
 
 INTEGERS = dp.vector_domain(dp.atom_domain(T="i64"), size=8)
 KERNEL = ts.Kernel.from_taps([0.5, 0.25, 0, 0, 0, 0, 0, 0.25])
-ONE = count_influence(1, participation_cap=2, step_cap=1, size=8, replaced=False)
+ONE = influence_of(2, 8)
 
 
 def exact(values, kernel):
@@ -35,8 +35,8 @@ def test_influence_stays_influence_and_says_the_resolution():
     assert smooth.output_metric == influence_distance(KERNEL.resolution_bits)
     assert smooth.output_metric != influence_distance()
     assert smooth.map(ONE) == filtered_influence(ONE, KERNEL)
-    assert smooth.map(count_influence(0, participation_cap=2, step_cap=1, size=8, replaced=False)).individuals == 0
-    many = count_influence(3, participation_cap=2, step_cap=1, size=8, replaced=False)
+    assert smooth.map(influence_of(2, 8, individuals=0)).individuals == 0
+    many = influence_of(2, 8, individuals=3)
     assert smooth.map(many).individuals == 3
     assert smooth.map(many).l2 == smooth.map(ONE).l2
 
@@ -105,5 +105,5 @@ def test_a_long_block_does_not_fit_one_series():
     kernel = ts.gaussian_kernel(3, 0.7, resolution_bits=12)
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=6)
     smooth = ts.make_circulant_filter(domain, influence_distance(panel_size=2), kernel)
-    everything = count_influence(1, participation_cap=6, step_cap=1, size=6, replaced=False)
+    everything = influence_of(6, 6)
     assert smooth.map(everything).l2 >= math.sqrt(6) * (1 - 1e-12)  # all six steps stay at one

@@ -13,6 +13,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.results.contents import contents_of
+from tests.make import context_of
 from tests.oracles import counting as oracle
 from tests.refused import refuses
 
@@ -173,13 +174,7 @@ def test_one_step_has_no_trend_and_a_few_keys_have_no_tiers(log_space):
 
 
 def test_in_a_context_everybody_counts_at_all_keys(log_space):
-    context = ts.compositor(
-        arrays(crowd()),
-        domain=log_space[0],
-        privacy_unit=(dp.symmetric_distance(), 1),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-        split_evenly_over=1,
-    )
+    context = context_of(arrays(crowd()), space=(log_space[0], dp.symmetric_distance()), epsilon=1.0, delta=1e-6)
     query = context.query().individual_count(by="site", keys=SITES).subsampled_gaussian(sampling_probability=1)
     release = query.release()
     assert release.stated.loss[0] == pytest.approx((1.0, 1e-6))

@@ -11,6 +11,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.design.tiers import default_tiers
 from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
+from tests.make import context_of
 from tests.refused import refuses
 
 SIZE = 60
@@ -186,13 +187,7 @@ def test_groups_of_keys_cost_what_one_series_costs(log_space, series):
     assert (again, again.design) == (release, release.design)
     assert [len(one.release.keys) for one in ts.smooth([release])] == [3, 2, 1]
     # In a Context, from the same query, the budget decides.
-    in_context = ts.compositor(
-        LOG,
-        domain=log_space[0],
-        privacy_unit=(dp.symmetric_distance(), 1),
-        privacy_loss=dp.loss_of(**BUDGET),
-        split_evenly_over=1,
-    )
+    in_context = context_of(LOG, space=(log_space[0], dp.symmetric_distance()), **BUDGET)
     query = in_context.query().private_series(GRID, **PANEL, groups=groups, shares=(0.5, 0.25, 0.25))
     assert query.release().design == together
 

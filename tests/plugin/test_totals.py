@@ -12,6 +12,7 @@ from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.plugin.mechanisms import signal_of
 from opendp_timeseries.plugin.spaces import influence_distance
+from tests.make import context_of
 from tests.refused import refuses
 
 GRID, KEYS = ts.TimeGrid(size=6), ["a", "b", "c", "d"]
@@ -139,12 +140,11 @@ def test_groups_are_part_of_the_space():
 
 
 def test_in_a_context_with_one_budget():
-    context = ts.compositor(
+    context = context_of(
         log_of(),
-        domain=ts.event_log_domain(identifier="id", time="step"),
-        privacy_unit=(dp.symmetric_distance(), 1),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-        split_evenly_over=1,
+        space=(ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()),
+        epsilon=1.0,
+        delta=1e-6,
     )
     query = context.query().participation_count(GRID, participation_cap=3, by="site", keys=KEYS, key_cap=1)
     leaves, totals = query.composition([noise(), ts.then_totals(TREE) >> noise()]).release()
