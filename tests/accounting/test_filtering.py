@@ -157,23 +157,6 @@ def test_the_block_law_is_false_for_other_kernels(taps, steps):
     assert filtered_influence(influence_of(steps, 6), Kernel.from_taps(taps, resolution_bits=0)).majorant is None
 
 
-@pytest.mark.parametrize("first", [DECREASING[1], boxcar_kernel(6, 3, resolution_bits=5), OTHER[0], OTHER[1]], ids=repr)
-@pytest.mark.parametrize(
-    "second", [exponential_kernel(6, 1.0, resolution_bits=10), gaussian_kernel(6, 0.8), OTHER[2]], ids=repr
-)
-def test_two_filters(first, second):
-    both = oracle.convolve(rational(first), rational(second))
-    for steps in (1, 2, 3, 6):
-        claimed = filtered_influence(filtered_influence(influence_of(steps, 6), first), second)
-        assert everything_within(claimed, both, steps)
-        shaped = first.is_symmetric_decreasing and second.is_symmetric_decreasing
-        assert (claimed.majorant is not None) is shaped
-        if shaped:
-            block = sorted(oracle.convolve([int(t < steps) for t in range(6)], both), reverse=True)
-            for got, exact in zip(claimed.majorant.values.tolist(), block, strict=False):
-                assert exact <= Fraction(got) <= exact * (1 + Fraction(1, 10**7))
-
-
 def test_two_filters_at_fine_grids_stay_valid():
     first = exponential_kernel(6, 1.0, resolution_bits=40)
     both = oracle.convolve(rational(first), rational(first))

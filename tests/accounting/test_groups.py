@@ -140,20 +140,6 @@ def test_groups_cost_what_one_series_costs():
                 assert losses[0].epsilon(1e-6) == pytest.approx(losses[1].epsilon(1e-6), rel=1e-12)
 
 
-def test_people_at_one_key_at_a_time_are_as_large_as_in_one_series():
-    for shares in (None, (0.5, 0.5)):
-        count = count_of(CITY, shares, steps=24, tiers=default_tiers(24))
-        one = count_of(None, keys=None, steps=24, tiers=default_tiers(24))
-        rng = np.random.default_rng(0)
-        steps = np.sort(rng.choice(24, 17, replace=False))
-        keys = rng.integers(0, 3, 17)
-        several = capped_count(np.zeros(17, int), keys * 24 + steps, count, bytes(16)).reshape(count.shape)
-        alone = capped_count(np.zeros(17, int), steps, one, bytes(16)).reshape(one.shape)
-        share = count.reading.grouping.shares
-        for level, own in enumerate((several[:, :3].sum(axis=1), several[:, 3])):
-            assert np.all(np.abs(own - alone[:, 0] * (share[level] / 16) ** 0.5) < 1)
-
-
 def test_what_groups_cannot_be_is_refused_by_name():
     for tree, message in (
         ({"x": ["a", "b"]}, "every key of the panel must be in a group; 'c' is in none"),

@@ -17,11 +17,10 @@ from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.conversions import delta_from_renyi
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, Majorant
-from opendp_timeseries.accounting.joint import FilteredLoss, JointLaw, joint_loss
+from opendp_timeseries.accounting.joint import FilteredLoss, joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import gaussian_kernel
-from tests.limits import within
 from tests.make import influence_of
 from tests.oracles import accounting as oracle
 from tests.oracles import joint as joint_oracle
@@ -331,29 +330,6 @@ def test_far_tails_are_not_lost():
 def test_no_joint_loss_is_stated_where_it_is_no_bound(adaptivity):
     refuses("adaptivity .* must be one of 'non-adaptive', 'adaptive'", joint_loss, [count(1, 1.0, 1.0)] * 2,
             adaptivity=adaptivity)  # fmt: skip
-
-
-@pytest.mark.parametrize("adaptivity", ["adaptive", "non-adaptive"])
-def test_the_least_factor_is_the_least_and_is_enough(adaptivity):
-    releases = [filtered(20, 0.2, 6.0), filtered(20, 0.2, 6.0), filtered(30, 0.1, 5.0), count(10, 0.2, 9.0)]
-    factor = least_factor(releases, 0.7, 1e-5, adaptivity=adaptivity)
-
-    def at(factor):
-        return joint_loss([PrivacyLoss(one.law, one.scale * factor) for one in releases], adaptivity=adaptivity)
-
-    assert at(factor).epsilon(1e-5) <= 0.7
-    assert at(factor * (1 - 1e-9)).delta(0.7) > 1e-5
-
-
-@pytest.mark.long
-def test_a_programme_of_52_releases_with_filters_is_quick():
-    rng = np.random.default_rng(0)
-    releases = [filtered(30, 0.2, float(scale)) for scale in 10 * rng.uniform(0.7, 1.5, 52)]
-    with within(5):
-        factor = least_factor(releases, 1.0, 1e-6, adaptivity="non-adaptive")
-    loss = joint_loss([PrivacyLoss(one.law, one.scale * factor) for one in releases], adaptivity="non-adaptive")
-    assert isinstance(loss.law, JointLaw)
-    assert loss.epsilon(1e-6) <= 1.0
 
 
 # --- dp_accounting ---

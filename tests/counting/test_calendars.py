@@ -104,15 +104,6 @@ def test_units_of_the_calendar_in_every_zone_and_engine(zone):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("zone", "unit"), [(zone, UNITS[1 + k % 4]) for k, zone in enumerate(ZONES)])
-@pytest.mark.parametrize("backend", ["spark"], indirect=True)
-def test_units_of_the_calendar_in_spark(backend, zone, unit):
-    aware, naive = in_database(zone, backend)
-    check([aware], zone, ["d"])
-    check([naive], zone, [unit])
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("start", ["2259-10-01", "1969-12-01", "1883-11-01"])
 def test_far_times_in_a_database(start):  # in 1883 clocks got a standard time
     grid = TimeGrid(start=start, size=60, step="1d", zone="America/New_York")

@@ -303,19 +303,6 @@ def test_a_file_larger_than_the_memory_given(tmp_path, rows, limit):
     assert counts.sum() == truth(grid, participation_cap=20, step_cap=1, **columns).sum()
 
 
-def test_text_that_is_no_step_is_told_and_counts_nowhere(backend):
-    texts = [None, "", " ", "x", "0.5", "1e1", "0x3", "3f", "4d", "1_0", "NaN", "3", "+4.0", " 5 ", "99", "-1"]
-    every = count_of(grid=TimeGrid(size=20))
-    for kind, values in ("text", texts), ("number", [None, math.nan, 0.5, 3.0, 99.0, math.inf]):
-        columns = {"id": pa.array(range(len(values))), "time": pa.array(values)}
-        table = backend.table(**columns)
-        expected = {"text": (16, 0, 0, 3, 8, 0, 2, 0, 0), "number": (6, 0, 0, 2, 1, 0, 2, 0, 0)}[kind]
-        assert engine.tally(table, every.reading) == memory.tally(pa.table(columns), every.reading) == expected
-        counts = count(table, every.grid)
-        np.testing.assert_array_equal(counts, truth(every.grid, **columns))
-        assert np.flatnonzero(counts).tolist() == {"text": [3, 4, 5], "number": [3]}[kind]
-
-
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize(
     ("missing", "grid"),

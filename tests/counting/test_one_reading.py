@@ -6,7 +6,6 @@ by what that individual adds, within the caps; and neither raises.
 
 import datetime as dt
 import decimal
-import io
 import sys
 import uuid
 import zoneinfo
@@ -181,40 +180,11 @@ def test_one_text_among_a_thousand_integers(category, cell):
     assert counts(both)[0] - counts(without)[0] == (cell is not None)
 
 
-def arrow_csv(text):
-    return pa.csv.read_csv(io.BytesIO(text.read().encode()))
-
-
-@pytest.mark.parametrize(("read", "cell"), [
-    *((read, cell) for read in (pd.read_csv, pl.read_csv, arrow_csv) for cell in ("", "2.5", "x")),
-    *((read, "9" * 23) for read in (pd.read_csv, arrow_csv)),  # Polars reads no such file
-])  # fmt: skip
-def test_one_step_of_a_csv_file_changes_no_other(read, cell):
-    # Whatever a reader makes of the column, all of it text in the end, the other steps are what they were.
-    rows = "id,t\n" + "".join(f"{k},{k % 5}\n" for k in range(40))
-    without, both = (counts(read(io.StringIO(text))) for text in (rows, rows + f"99,{cell}\n"))
-    assert both.tolist() == without.tolist() == [8] * 5 + [0] * (SIZE - 5)
-
-
 def test_a_whole_number_is_one_individual_however_it_is_written():
     cells = [17, 17.0, "17", "17.0", np.int8(17), np.float32(17), np.uint64(17), decimal.Decimal("17.00"), b"17"]
     assert {identifier_text(cell) for cell in cells} == {"17"}
     one = counts({"id": np.array(cells, dtype=object), "t": np.arange(len(cells)) % SIZE})
     assert one.sum() == 2  # one individual, in at most two steps
-
-
-def test_chunks_that_read_csv_infers_apart(tmp_path):
-    rows = 4_000
-    (tmp_path / "log.csv").write_text("id,t\n" + "".join(f"{k % 100}.0,{k % 7}\n" for k in range(rows)) + "x,3\n")
-    without = pd.read_csv(tmp_path / "log.csv", nrows=rows)
-    numbers = pd.Series(
-        without["id"].tolist()[: rows // 2] + [f"{one}" for one in without["id"].tolist()[rows // 2 :]] + ["x"]
-    )
-    both = pd.DataFrame({"id": numbers, "t": [*without["t"], 3]})
-    assert {float, str} <= set(map(type, both["id"]))
-    change = counts(both) - counts(without)
-    assert change.tolist() == [0, 0, 0, 1] + [0] * 8
-    assert (counts(pd.read_csv(tmp_path / "log.csv", dtype={"id": str})) == counts(both)).all()
 
 
 # --- Times
@@ -254,22 +224,6 @@ def test_one_time_changes_no_other(kind, times, other):
         assert counts(both, grid).tolist() == counts(without, grid).tolist()
 
 
-@pytest.mark.parametrize(
-    ("cell", "theirs"), [(None, 0), ("x", 0), (2.5, 0), (3.0, 1), (1j, 0), (True, 0), (2**70, 0), (-1, 0), (pd.NaT, 0)]
-)
-@pytest.mark.parametrize("kind", ["numpy", "objects", "pandas", "pandas nullable"])
-def test_one_step_changes_no_other(kind, cell, theirs):
-    who, steps = [1, 2, 3, 1, 2], [0, 5, 11, 12, 3]
-    if kind == "numpy" and isinstance(cell, (str, bool)):
-        return  # NumPy makes one text, or one number, of everything: docs/trust-model.md
-    without, both = made(kind, {"id": who, "t": steps}), made(kind, {"id": [*who, 9], "t": [*steps, cell]})
-    if both is None:
-        assert kind == "pandas nullable"  # of pandas 2
-        return
-    change = counts(both) - counts(without)
-    assert change.tolist() == [0, 0, 0, theirs] + [0] * 8
-
-
 def test_objects_of_times_are_the_times_they_hold():
     # To the nanosecond, on a grid whose edges are nanoseconds, and of any unit.
     grid = TimeGrid(size=SIZE, start="2024-03-31T00:00:00.000000001", step="7ns", zone="Europe/Paris")
@@ -291,21 +245,6 @@ def test_objects_of_times_are_the_times_they_hold():
 
 
 # --- Keys of a panel
-
-
-@pytest.mark.parametrize("keys", [[0, 1, 7], ["0", "1", "7"]])
-@pytest.mark.parametrize("cell", [None, "x", 0.5, 2**70, "1"])
-def test_keys_are_compared_as_text_whatever_the_type_of_the_column(keys, cell):
-    who, steps, venue = [1, 2, 3, 1, 2], [0, 5, 11, 1, 3], [0, 1, 1, 0, 7]
-    tables = [
-        pd.DataFrame({"id": who, "t": steps, "by": venue}),
-        pd.DataFrame({"id": [*who, 9], "t": [*steps, 4], "by": [*venue, cell]}),
-    ]
-    without, both = (counts(table, INTEGERS, "by", keys) for table in tables)
-    assert without.sum() == 5
-    assert np.flatnonzero(both - without).tolist() == ([SIZE + 4] if cell == "1" else [])
-    assert counts(tables[0].astype({"by": str}), INTEGERS, "by", keys).tolist() == without.tolist()
-    assert counts(tables[0].astype({"by": float}), INTEGERS, "by", keys).tolist() == without.tolist()
 
 
 # --- Any cells at all

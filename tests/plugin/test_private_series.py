@@ -5,7 +5,6 @@ import warnings
 
 import numpy as np
 import opendp.prelude as dp
-import polars as pl
 import pytest
 
 import opendp_timeseries as ts
@@ -131,19 +130,6 @@ def test_in_opendps_own_context_it_says_its_share(log_space):
     )
     release = own.query().private_series(GRID, **BUDGET).release()
     assert release.stated.loss[0] == pytest.approx((1.0, 1e-6), rel=1e-9)
-
-
-def test_of_a_lazy_frame(log_space):
-    frame = pl.LazyFrame({name: LOG[name] for name in ("id", "time")})
-    context = ts.compositor(
-        frame,
-        privacy_unit=dp.unit_of(contributions=1, identifier=pl.col("id")),
-        privacy_loss=dp.loss_of(**BUDGET),
-        split_evenly_over=1,
-    )
-    release = context.log_query().private_series(GRID, time="time").release()
-    assert release.design.count.source.exact
-    assert release.scale == (log_space >> ts.then_private_series(GRID, **BUDGET))(LOG).scale
 
 
 @pytest.mark.parametrize(("given", "error", "message"), [

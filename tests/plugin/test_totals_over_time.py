@@ -154,18 +154,6 @@ def test_within_a_period_everybody_has_the_cap_anew(log_space):
     refuses(r"per .* must each be within one day", of_hours, log_space, unit=day, per="1w")
 
 
-def test_it_composes_with_series_of_every_kind(log_space, tmp_path):
-    total = log_space >> make.then_total(GRID, participation_cap=12)
-    each = log_space >> make.then_total(GRID, participation_cap=12, per=3, **KEYS)
-    chains = [total, each, each >> ts.then_totals({"all": [0, 1]}), log_space >> ts.then_participation_count(GRID)]
-    programme = ts.Programme.plan(chains, **LOSS, sampling_probability=1.0)
-    together = ts.make_composition([programme.measurement(one) for one in chains], delta=1e-6)
-    assert [len(release) for release in together(LOG)] == [1, 8, 4, 12]
-    ledger = ts.Ledger.create(tmp_path / "book", programme=programme)
-    for one in chains:
-        assert ledger.release(programme.measurement(one), LOG).stated.parent.kind == "ledger"
-
-
 def test_in_contexts(log_space):
     context = ts.compositor(
         LOG, domain=log_space[0], privacy_unit=(log_space[1], 1), privacy_loss=dp.loss_of(**LOSS),
