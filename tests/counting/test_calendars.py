@@ -1,7 +1,6 @@
-"""Steps of the calendar, counted by every engine as one would by looking at each event's clock."""
+"""Steps of the calendar, counted in memory and in a database as one would by looking at each event's clock."""
 
 import datetime as dt
-import functools
 import itertools
 
 import numpy as np
@@ -9,22 +8,13 @@ import pytest
 
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.grid import TimeGrid
-from tests.counting.tables import count_of
+from tests.counting.tables import DuckDB, count_of
 from tests.oracles import calendars as oracle
 
 pa = pytest.importorskip("pyarrow")
-pd = pytest.importorskip("pandas")
-pl = pytest.importorskip("polars")
-ibis = pytest.importorskip("ibis")
-pytest.importorskip("duckdb")
-
-from pyarrow import dataset  # noqa: E402
-
-from tests.counting.test_database import DuckDB  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
 
-START, STOP = dt.date(2024, 1, 1), dt.date(2027, 1, 1)  # the first is a Monday
 ZONES = [
     "Europe/London",
     "America/New_York",
@@ -39,68 +29,32 @@ ZONES = [
     "Atlantic/Azores",  # the hour after midnight twice
     "Pacific/Apia",
 ]
-UNITS = ["d", "w", "mo", "q", "y"]
-
-
-@functools.cache
-def events(zone, start, stop):
-    """Microseconds from 1970, UTC, around every edge of a day and anywhere; their clocks; and the days there are."""
-    random = np.random.default_rng(12)
-    edges = TimeGrid(start=start, end=stop, step="1d", zone=zone).edges().astype("M8[us]").astype(np.int64)
-    anywhere = random.integers(edges[0] - 10**11, edges[-1] + 10**11, 1000)
-    ticks = np.concatenate([(edges[:, None] + [-1, 0, 1]).ravel(), anywhere])
-    clocks = [oracle.clock_at(tick, zone) for tick in ticks]
-    low, high = (int(edges[k]) // 10**6 for k in (0, -1))
-    days = [day for day in oracle.days(low - 7200, high + 7200, zone) if start <= day < stop]
-    return ticks, clocks, days
-
-
-def aware(ticks):
-    return pa.array(ticks, pa.timestamp("us", "UTC"))
-
-
-def local(clocks):
-    return pa.array(clocks, pa.timestamp("us"))
-
-
-MEMORY = {
-    "NumPy": lambda ticks, clocks: {"id": np.arange(len(ticks)), "time": np.array(clocks, "M8[us]")},
-    "pandas": lambda ticks, clocks: pa.table({"id": range(len(ticks)), "time": aware(ticks)}).to_pandas(),
-    "objects": lambda ticks, clocks: pd.DataFrame({"id": range(len(ticks)), "time": pd.Series(clocks, dtype=object)}),
-    "Polars": lambda ticks, clocks: pl.DataFrame({"id": range(len(ticks)), "time": clocks}),
-    "lazy": lambda ticks, clocks: pl.from_arrow(pa.table({"id": range(len(ticks)), "time": aware(ticks)})).lazy(),
-    "batches": lambda ticks, clocks: dataset.dataset(pa.table({"id": range(len(ticks)), "time": aware(ticks)})),
-}
 
 
 def counted(table, grid):
     return engine_of(table).count(table, count_of(grid=grid), bytes(16)).tolist()
 
 
-def check(tables, zone, units=UNITS, start=START, stop=STOP):
-    _, clocks, days = events(zone, start, stop)
-    for unit, (each, table) in itertools.product(units, tables):
+@pytest.mark.long
+@pytest.mark.parametrize("zone", ZONES)
+def test_units_of_the_calendar_in_every_zone(zone):
+    """By events around every edge of a day and anywhere; of other engines, drawn cases have some zones."""
+    start, stop, random = dt.date(2024, 1, 1), dt.date(2027, 1, 1), np.random.default_rng(12)  # the first is a Monday
+    edges = TimeGrid(start=start, end=stop, step="1d", zone=zone).edges().astype("M8[us]").astype(np.int64)
+    anywhere = random.integers(edges[0] - 10**11, edges[-1] + 10**11, 1000)
+    ticks = np.concatenate([(edges[:, None] + [-1, 0, 1]).ravel(), anywhere])
+    clocks, who = [oracle.clock_at(tick, zone) for tick in ticks], pa.array(range(len(ticks)))
+    low, high = (int(edges[k]) // 10**6 for k in (0, -1))
+    days = [day for day in oracle.days(low - 7200, high + 7200, zone) if start <= day < stop]
+    aware = {"id": who, "time": pa.array(ticks, pa.timestamp("us", "UTC"))}
+    naive = {"id": who, "time": pa.array(clocks, pa.timestamp("us"))}
+    tables = [make(**log) for make in (lambda **log: pa.table(log), DuckDB().table) for log in (aware, naive)]
+    for unit, each in itertools.product(["d", "w", "mo", "q", "y"], (1, 2)):
         listed = oracle.periods(days[: len(days) // 7 * 7] if unit == "w" else days, unit)  # whole weeks
         listed = listed[: len(listed) // each * each]
         grid = TimeGrid(start=start, size=len(listed) // each, step=f"{each}{unit}", zone=zone)
-        assert counted(table, grid) == oracle.counts(clocks, listed, unit, each), (zone, unit, each)
-
-
-def in_memory(zone, names=tuple(MEMORY), each=1):
-    return [(each, MEMORY[name](*events(zone, START, STOP)[:2])) for name in names]
-
-
-def in_database(zone, backend, each=1):
-    ticks, clocks, _ = events(zone, START, STOP)
-    who = pa.array(range(len(ticks)))
-    return [(each, backend.table(id=who, time=aware(ticks))), (each, backend.table(id=who, time=local(clocks)))]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("zone", ZONES)
-def test_units_of_the_calendar_in_every_zone_and_engine(zone):
-    check(in_memory(zone), zone)
-    check(in_database(zone, DuckDB()), zone)
+        for table in tables:
+            assert counted(table, grid) == oracle.counts(clocks, listed, unit, each), (unit, each)
 
 
 @pytest.mark.long
