@@ -12,6 +12,7 @@ from opendp_timeseries.counting.check import LogCheck
 from opendp_timeseries.counting.files import read_csv_log
 from tests.counting.tables import count_of
 from tests.oracles import counting as oracle
+from tests.refused import refuses
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -249,5 +250,4 @@ def test_it_says_that_it_is_private_first():
 )  # fmt: skip
 def test_parameters_are_checked(change, message):
     arguments = {"identifier": "id", "time": "t", "grid": GRID, "participation_cap": 1} | change
-    with pytest.raises((TypeError, ValueError), match=message):
-        ts.check_log({"id": np.arange(3), "t": np.arange(3)}, **arguments)
+    refuses(message, ts.check_log, {"id": np.arange(3), "t": np.arange(3)}, error=(TypeError, ValueError), **arguments)

@@ -7,6 +7,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.counting import capped_count as module
 from opendp_timeseries.grid import TimeGrid
 from tests.counting.tables import count_of_series
+from tests.refused import refuses
 
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
 
@@ -27,16 +28,13 @@ def test_series_are_chosen_alike_and_many_series_do_not_keep_a_step():
 
 
 def test_a_key_cap_is_public_and_of_a_panel(log_space):
-    with pytest.raises(ValueError, match=r"key_cap \(1\) requires by= and keys="):
-        log_space >> ts.then_participation_count(GRID, participation_cap=1, key_cap=1, excess="drop")
-    with pytest.raises(ValueError, match=r"key_cap \(0\) must be at least 1"):
-        log_space >> ts.then_participation_count(
-            GRID, participation_cap=1, by="v", keys=["a"], key_cap=0, excess="drop"
-        )
-    with pytest.raises(TypeError, match="key_cap"):
-        log_space >> ts.then_participation_count(
-            GRID, participation_cap=1, by="v", keys=["a"], key_cap=1.5, excess="drop"
-        )
+    panel = {"by": "v", "keys": ["a"]}
+    for given, error, words in (
+        ({"key_cap": 1}, ValueError, r"key_cap \(1\) requires by= and keys="),
+        (panel | {"key_cap": 0}, ValueError, r"key_cap \(0\) must be at least 1"),
+        (panel | {"key_cap": 1.5}, TypeError, "key_cap"),
+    ):
+        refuses(words, ts.make_participation_count, *log_space, GRID, error=error, participation_cap=1, **given)
 
 
 def test_the_check_says_what_it_leaves_out():

@@ -239,8 +239,7 @@ def test_a_distance_between_frames(log_space):
         within = space >> ts.then_individual_count(grid=GRID, time="time")
         assert within(frame) == [oracle.individuals(rows, period=PERIOD)]
         refuses(r"time \(None\) must name", ts.make_individual_count, *space, error=TypeError, grid=GRID)
-        with pytest.raises(TypeError, match="no times are read without one"):
-            space >> ts.then_individual_count(time="time")
+        refuses("no times are read without one", ts.make_individual_count, *space, error=TypeError, time="time")
     assert (dp.domain_of(frame.drop("time"), infer=True), metric) >> ts.then_individual_count()
 
 

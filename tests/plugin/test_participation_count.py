@@ -58,11 +58,6 @@ def test_a_bad_schema_is_refused_by_name_and_type(log_space, table, message):
     ({"participation_cap": True}, TypeError, "participation_cap"),
     ({"participation_cap": 2.0}, TypeError, "participation_cap"),
     ({"step_cap": -1}, ValueError, r"step_cap \(-1\)"), ({"step_cap": np.bool_(True)}, TypeError, "step_cap"),
-    ({"gap": 0}, ValueError, r"gap \(0\) must be at least 1; the fewest steps"),
-    ({"gap": 6}, ValueError, r"gap \(6\) must be at most 5; the fewest steps .* to the 5 of the grid"),
-    ({"gap": 2.0}, TypeError, r"gap \(2.0\) must be an integer"),
-    ({"gap": True}, TypeError, r"gap \(True\) must be an integer, not a bool"),
-    ({"gap": None}, TypeError, r"gap \(None\)"),
 ])  # fmt: skip
 def test_bad_parameters_are_refused_at_construction(log_space, changes, error, message):
     with pytest.raises(error, match=message):
