@@ -21,6 +21,8 @@ _DELIMITERS: Final = (";", "\t", ",", "|")
 _LONGEST: Final = 2**16
 #: A name of a column begins with a letter and holds one number at most; a time begins otherwise, or holds several.
 _NAME: Final = re.compile(r"[^\W\d]\D*(\d+(\.\d+)?\D*)?")
+#: What stands in quotation marks.
+_QUOTED: Final = re.compile('"(?:[^"]|"")*"')
 #: Rows whose times are looked at, and the share of them that a form must read.
 _ROWS: Final = 500
 _SHARE: Final = 0.5
@@ -72,9 +74,10 @@ def first_line(path: Path, encoding: str | None = None) -> FirstLine | None:
         likely = None if b"\0" in line else likely_encoding(line)  # as in UTF-16
     text = line.decode("utf-8" if mark else encoding or likely or "utf-8", "replace").strip()
     usual = usual_delimiter(path)
-    sign = max((usual, *_DELIMITERS), key=text.count)
-    columns = [name.strip().strip('"') for name in text.split(sign)]
-    return FirstLine(columns, sign if sign != usual and sign in text else None, None if mark else likely)
+    bare = _QUOTED.sub("", text)  # a quoted name may hold what separates others
+    sign = max((usual, *_DELIMITERS), key=bare.count)
+    columns = [name.strip() for name in next(csv.reader([text or '""'], delimiter=sign, skipinitialspace=True))]
+    return FirstLine(columns, sign if sign != usual and sign in bare else None, None if mark else likely)
 
 
 def check_delimiter(path: Path, delimiter: str, columns: Sequence[str], encoding: str | None) -> None:

@@ -30,7 +30,7 @@ from opendp_timeseries.results.contents import Contents, contents_of, instants_a
 from opendp_timeseries.results.digits import digits_for, digits_of
 from opendp_timeseries.results.frames import known_interval
 from opendp_timeseries.results.page import page_of
-from opendp_timeseries.results.plot import BLUE, RANGE, fonts_for, style_axes, wrapped
+from opendp_timeseries.results.plot import BLUE, fonts_for, style_axes, wrapped
 from opendp_timeseries.results.spreadsheet import csv_of, encoding_of, workbook_of
 from opendp_timeseries.results.svg import drawing
 from opendp_timeseries.smoothing.everybody import last_tier
@@ -170,7 +170,8 @@ def document(suffix: str, results: Results, options: argparse.Namespace) -> byte
         case ".json":
             return (_record(results) + "\n").encode()
         case "-datapackage.json":
-            return (_package(results, options) + "\n").encode()
+            content = contents_of(results.series, totals="", records="", **captions(results, options))
+            return package_of(results, content, options, [end for end, wanted in _documents(options).items() if wanted])
         case ".html" | ".xlsx":
             content = contents_of(results.series, records=_record(results), **captions(results, options))
             return page_of(content).encode() if suffix == ".html" else workbook_of(content)
@@ -261,13 +262,11 @@ def _record(results: Results) -> str:
     return ts.write_releases(results.releases, adaptivity="non-adaptive", delta=delta)
 
 
-def _package(results: Results, options: argparse.Namespace) -> str:
-    """Return the data package of the files that are asked for."""
-    content = contents_of(results.series, totals="", records="", **captions(results, options))
+def package_of(results: Results, content: Contents, options: argparse.Namespace, ends: Sequence[str]) -> bytes:
+    """Return the data package of files, by the ends of their names, and of what they hold."""
     keyed = results.series.release.keys is not None
-    wanted = [end for end, is_wanted in _documents(options).items() if is_wanted]
     package = data_package(
-        {end: options.output.with_name(options.output.name + end) for end in wanted},
+        {end: options.output.with_name(options.output.name + end) for end in ends},
         {
             ".csv": ("key", *_COLUMNS) if keyed else _COLUMNS,
             "-means.csv": ("key", *_OF_MEANS) if keyed else _OF_MEANS,
@@ -283,7 +282,7 @@ def _package(results: Results, options: argparse.Namespace) -> str:
             "-people.csv": encoding_of(_keys_of(*results.people)),
         },
     )
-    return json.dumps(package, ensure_ascii=False)
+    return f"{json.dumps(package, ensure_ascii=False)}\n".encode()
 
 
 def unit_of(release: ts.Release) -> str:
@@ -442,14 +441,8 @@ def _single_figure(series: ts.Series, unit: str, guarantee: str | None = None) -
     ts.plot(series, axes=axes, unit=unit, confidence_level=_CONFIDENCE, guarantee=guarantee)
     for top in above:  # a line of thousands of steps would be a slab
         at, middle = overview.grid.edges(), len(overview.values) // 2
-        for end in (overview.least, overview.greatest):
-            top.plot(at[:-1], end, color=RANGE, linewidth=1, linestyle=":")
         top.plot(at[:-1], overview.values, color=BLUE, linewidth=1.2)
-        top.set_title(
-            f"All of it: means of {overview.longer}; dotted, the lowest and highest step in each",
-            loc="left",
-            fontsize="medium",
-        )
+        top.set_title(f"All of it: means of {overview.longer}", loc="left", fontsize="medium")
         style_axes(top, overview.grid)
         ends = slice(middle - _ENLARGED // 2, middle + _ENLARGED // 2 + 1, _ENLARGED)
         axes.set_xlim(*at[ends])

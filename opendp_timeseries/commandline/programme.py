@@ -13,6 +13,7 @@ import numpy as np
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
+from opendp_timeseries._json import encode, written
 from opendp_timeseries._tables import text_table
 from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.joint import joint_loss
@@ -241,7 +242,8 @@ def _preview(options: argparse.Namespace, plan: Plan) -> None:
         grid, **chosen(options, "level", "deviation", "time_scale"), season_amplitudes=amplitudes_of(options, grid)
     )
     with stage("Drawing the page", quiet=options.quiet):
-        releases = made_up_releases(plan.designs(part), rates, plan.programme.budget.view, plan.programme.parent)
+        of_parent = plan.programme.budget.view, plan.programme.parent, options.individuals
+        releases = made_up_releases(plan.designs(part), rates, *of_parent)
         results = reconstructed(*Request.of(cut, grid).parted(releases), options)
         content = contents_of(results.series, made_up=True, **captions(results, options))
         write_preview(options.preview, page_of(content))
@@ -342,17 +344,22 @@ def _totals(options: argparse.Namespace, error: ExpectedError) -> dict[str, floa
 
 
 def _planned(every: list[argparse.Namespace]) -> ts.Programme:
-    """Find the noise of all parts, of one publication after the other."""
-    cuts = [part.cut(options) for options in every for part in parts_of(options)]
-    requests = [Request.of(cut, grid_of(cut)) for cut in cuts]
-    scales = [_relative_scales(request, cut) for request, cut in zip(requests, cuts, strict=True)]
+    """Find the noise of all parts, of one publication after the other, in whichever order they were given."""
+    publications = []
+    for options in every:
+        cuts = [part.cut(options) for part in parts_of(options)]
+        requests = [Request.of(cut, grid_of(cut)) for cut in cuts]
+        scales = [_relative_scales(request, cut) for request, cut in zip(requests, cuts, strict=True)]
+        publications.append((requests, [scale for of_part in scales for scale in of_part]))
+    publications.sort(key=lambda item: written(encode(tuple(map(signal_of, item[0][0].chains)))))
+    requests = [request for of_publication, _ in publications for request in of_publication]
     return ts.Programme.plan(
         [chain for request in requests for chain in request.chains],
         epsilon=every[0].epsilon,
         delta=every[0].delta,
         sampling_probability=[sample["sampling_probability"] for request in requests for sample in request.samples],
         sampling=every[0].sampling,
-        relative_scales=[scale for of_part in scales for scale in of_part],
+        relative_scales=[scale for _, scales in publications for scale in scales],
     )
 
 

@@ -63,7 +63,7 @@ def release(options: argparse.Namespace) -> str:
     writing = files_together(missing.values(), replace=options.force)
     with _paying(measurement, ledger, options) as make, writing as files:
         releases = _flat(make(lambda: _log(options, grid)))
-        with stage("Making the series", quiet=options.quiet or options.by):  # of a panel, smoothing says how many
+        with stage("Making the series", quiet=options.quiet, logged=True):
             results = reconstructed(*request.parted(releases), options)
         with stage("Writing the files", quiet=options.quiet):
             first = next((suffix for suffix in (".json", ".csv") if suffix in earlier), None)

@@ -14,6 +14,7 @@ from opendp_timeseries.commandline.outputs import (
     check_ours,
     document,
     means_of,
+    package_of,
     reconstructed,
     unit_of,
 )
@@ -44,6 +45,7 @@ def summary(options: argparse.Namespace) -> str:
     ]
     suffixes = [".csv", ".html", *([".xlsx"] if options.spreadsheet else [])]
     suffixes = [".json", *suffixes, *(f"-means{suffix}" for suffix in suffixes if options.mean)]
+    suffixes += ["-datapackage.json"] if options.datapackage else []
     places = {suffix: options.output.with_name(options.output.name + suffix) for suffix in suffixes}
     for suffix, place in places.items():
         check_ours(place, suffix)
@@ -54,7 +56,7 @@ def summary(options: argparse.Namespace) -> str:
     parted = [request.parted(of_part) for of_part in releases]
     series, numbers, _ = ([item for of_part in row for item in of_part] for row in zip(*parted, strict=True))
     before = [item for of_part, _, _ in parted[:-1] for item in of_part]
-    with stage("Joining the parts", quiet=options.quiet or options.by):
+    with stage(f"Joining {len(chosen)} parts", quiet=options.quiet, logged=True):
         results = reconstructed(series, numbers, [], options)
         # As it was before the last part: it depends on the releases alone.
         earlier = reconstructed(before, [], [], options).series if before else None
@@ -83,7 +85,10 @@ def summary(options: argparse.Namespace) -> str:
         contents |= {suffix: of_means for suffix in suffixes if suffix.startswith("-means")}
     with files_together(places.values(), replace=True) as files:
         for suffix, place in places.items():
-            files[place].write(_file(suffix, results, contents[suffix], options))
+            if suffix == "-datapackage.json":
+                files[place].write(package_of(results, content, options, suffixes[:-1]))
+            else:
+                files[place].write(_file(suffix, results, contents[suffix], options))
     after = [part.name for part, state in zip(parts, states, strict=True) if state == "released" and part not in chosen]
     gap = f" It ends before {after[0]}, as a part before that is not released." if after else ""
     text = [

@@ -26,15 +26,18 @@ def verify(options: argparse.Namespace) -> str:
         if options.every:
             from opendp_timeseries.commandline.programme import parts_of
 
-            parts = [part.cut(options) for part in parts_of(options)]
+            parts = [*(part.cut(options) for part in parts_of(options)), options]  # and the summary of them
         records = [Path(f"{item.output}.json") for item in parts]
         records = [path for path in records if path.exists()] or records[:1]
     else:
         records = [options.record]
-    return "\n".join(_verified(record, options.programme) for record in records)
+    verified = [_verified(record, options.programme) for record in records]
+    trusted = dict.fromkeys(words for _, words in verified)  # mostly the same of all
+    return "\n".join([*(wrapped(words) for words, _ in verified), *map(wrapped, trusted)])
 
 
-def _verified(record: Path, published: Path | None) -> str:
+def _verified(record: Path, published: Path | None) -> tuple[str, str]:
+    """Return what a record guarantees, and what its readers must trust its publisher for."""
     releases, joint, trusted, reworded = read_record(record)
     if reworded:
         stated, right = reworded[0]
@@ -51,18 +54,21 @@ def _verified(record: Path, published: Path | None) -> str:
             _check_place([item.design for item in releases if item.stated.parent == parent], parent, programme, record)
         if not Counter(release.design for release in releases) <= Counter(programme.designs):
             raise ValueError(f"record ({record}) holds more releases of one count than were planned in {published}")
-    guarantees, of_all = "; and ".join(release.guarantee() for release in releases), ""
+    singles, of_all = [release.guarantee() for release in releases], ""
     if len(releases) > 1:
-        if len(parents) == 1 and (parent := parents.pop()) is not None:  # is said once
+        (parent, *others) = {str(parent): parent for parent in parents}.values()
+        if parent is not None and not others:  # is said once
             singles = [replace(item, statement=replace(item.stated, parent=None)).guarantee() for item in releases]
-            guarantees, joint = "; and ".join(singles), f"{joint}; {parent}"
-        guarantees, of_all = f"to each of {len(releases)} alone {guarantees}", f". All of them together: {joint}"
+            joint = f"{joint}; {parent}"
+        of_all = f". All of them together: {joint}"
+    guarantees = "; and ".join(dict.fromkeys(singles))
+    guarantees = f"to each of {len(releases)} alone {guarantees}" if len(releases) > 1 else guarantees
     unproved = "".join(f", or {assumption}" for assumption in trusted)
     by_plan = "" if published is None else f" They were planned in {published}."
-    return wrapped(
-        f"Verified: the parameters in {record} give {guarantees}{of_all}.{by_plan} No record can show that the values"
-        f" came from this mechanism, or that everybody was counted as it says{unproved}: for that, readers must trust"
-        " its publisher."
+    return (
+        f"Verified: the parameters in {record} give {guarantees}{of_all}.{by_plan}",
+        "No record can show that the values came from this mechanism, or that everybody was counted as it says"
+        f"{unproved}: for that, readers must trust its publisher.",
     )
 
 

@@ -19,6 +19,8 @@ from opendp_timeseries.counting.progress import progress_listener
 _PATIENCE: Final = 2.0
 #: Seconds from one share that is said to the next.
 _OFTEN: Final = 0.5
+#: Seconds until a log says what is being done where there is no terminal, and from one such line to the next.
+_LOGGED: Final = (10.0, 30.0)
 _SIGNALS: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _waiting: list[list[int]] = []  # what has arrived, for each block that holds it back
 
@@ -69,10 +71,36 @@ def _handle_once(number: int) -> None:
 
 
 @contextlib.contextmanager
-def stage(doing: str, *, quiet: bool | None) -> Iterator[None]:
-    """Say in a terminal what is being done in the block, if it takes more than two seconds, and how far it is."""
-    if quiet or sys.stderr is None or not sys.stderr.isatty():
+def _log_lines(doing: str) -> Iterator[None]:
+    """Write what is being done, and for how long, a line from time to time."""
+    ended, begin = threading.Event(), time.monotonic()
+
+    def write() -> None:
+        pause = _LOGGED[0]
+        while not ended.wait(pause):
+            pause = _LOGGED[1]
+            say(f"{doing} … {time.monotonic() - begin:.0f} s so far")
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    try:
         yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def stage(doing: str, *, quiet: bool | None, logged: bool = False) -> Iterator[None]:
+    """Say in a terminal what is being done in the block, if it takes more than two seconds, and how far it is.
+
+    :param logged: say it without a terminal, too, at longer times: of work on releases alone, as how long a log takes
+        to be read and counted is private.
+    """
+    if quiet or sys.stderr is None or not sys.stderr.isatty():
+        is_said = logged and not quiet and sys.stderr is not None
+        with _log_lines(doing) if is_said else contextlib.nullcontext():
+            yield
         return
     last = first = time.monotonic() + _PATIENCE
 

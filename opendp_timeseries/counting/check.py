@@ -102,7 +102,7 @@ class LogCheck:
         within = "" if self.period is None else f", each within {self.period},"
         weighs = self.excess != "drop" and self.participation_cap is not None
         taken = "left out, or weighed down," if weighs else "left out"
-        lost = f"{taken} by {' and '.join(by)}" if by else "of somebody who counts in the step already"
+        lost = f"{taken} by {' and '.join(by)}" if by else "further ones of somebody who counts once in the step"
         lines = [
             "PRIVATE: do not publish",
             f"{self.rows} rows were read",

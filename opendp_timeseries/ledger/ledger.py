@@ -247,7 +247,7 @@ class Ledger:
             raise ValueError(
                 f"this release would exceed the budget of {self._path}: with what is in the ledger{suffix}, it leads"
                 f" to {name} = {printed_up(_amount(standing))}{at}, above {name} = {terms.budget.first:g}; nothing was"
-                " read or spent. See least_scale(…) of the ledger"
+                " read or spent. Take more noise, or less in all"
             )
         return charged, charged.entries[-1]
 
@@ -328,9 +328,7 @@ class Ledger:
         for parent in (release.stated.parent for release in releases):
             if parent is None or parent.kind != "ledger" or parent.identifier != right.identifier:
                 continue
-            # Ledgers of the first draft number all entries alike, planned or not.
-            plain = replace(right, number=entry, parts=None, programme=None)
-            if replace(parent, digest=right.digest) not in (right, plain) or parent.digest not in digests:
+            if replace(parent, digest=right.digest) != right or parent.digest not in digests:
                 problem = f"says that it is {parent} {parent.digest}, which it is not: it is {right}"
                 raise ValueError(f"ledger ({self._path}): a release of entry {entry} {problem}")
 
@@ -411,7 +409,7 @@ class Ledger:
                 self._status_key = status_key
         except FileNotFoundError:
             raise FileNotFoundError(
-                f"ledger ({self._path}) does not exist; check the name, or make a new one by Ledger.create(…) or --new"
+                f"ledger ({self._path}) does not exist; check the name, or create it first"
             ) from None
         except ValueError as error:
             raise ValueError(

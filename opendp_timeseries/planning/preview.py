@@ -75,17 +75,41 @@ def made_up_rates(
     return np.asarray(np.maximum(rates, 0.0))
 
 
-def made_up_log(design: Design, rates: NDArray[np.float64], rng: np.random.Generator) -> Any:
-    """Return a made-up log with these rates at each key, and as many events in each octave of how often people come."""
+def _activities(events: int, steps: int, individuals: int | None, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return how often each person comes, from once to in all steps: as many events in each octave of that.
+
+    :param individuals: about how many there are; the octaves are those that give so many.
+    """
+    low, high = 1.0, steps + 1.0
+    shares = rng.random(events + 1 if individuals is None else min(individuals, events))
+    if individuals is not None:
+        usual = max(events / max(individuals, 1), 1.0)
+        octaves = np.geomspace(1.0, high, 200)[1:]
+        means = np.log(octaves) * octaves / (octaves - 1)  # of as many events in each octave from 1 on
+        if usual < means[-1]:
+            high = float(octaves[np.searchsorted(means, usual)])
+        else:
+            lowest = high / octaves
+            low = float(lowest[np.argmin(np.abs(lowest * means - usual))])
+    sizes = low / (1 - shares * (1 - low / high))
+    if individuals is None:
+        whole: NDArray[np.int64] = sizes.astype(np.int64)
+        return whole[: np.searchsorted(np.cumsum(whole), events) + 1]
+    ends = np.rint(np.cumsum(sizes) * (events / max(sizes.sum(), 1.0))).astype(np.int64)
+    return np.asarray(np.diff(ends, prepend=0))
+
+
+def made_up_log(
+    design: Design, rates: NDArray[np.float64], rng: np.random.Generator, individuals: int | None = None
+) -> Any:
+    """Return a made-up log with these rates at each key, of about so many individuals if that is known."""
     reading = design.count.reading
     source = reading.source or Source(identifier="identifier", time="time")
     keys = list(reading.panel or ("",))
     worth = max(math.isqrt(reading.step_cap), 1) if reading.is_sum else 1
     counts = rng.poisson(np.tile(rates[:, None] / worth, len(keys)))
     step, key = np.divmod(np.repeat(np.arange(counts.size), counts.ravel()), len(keys))
-    # How often each of them comes: from once to in all steps.
-    sizes = (1 / (1 - rng.random(len(step) + 1) * len(rates) / (len(rates) + 1))).astype(np.int64)
-    sizes = sizes[: np.searchsorted(np.cumsum(sizes), len(step)) + 1]
+    sizes = _activities(len(step), len(rates), individuals, rng)
     people, first = np.repeat(np.arange(len(sizes)), sizes), np.repeat(np.cumsum(sizes) - sizes, sizes)
     when = (np.arange(len(people)) - first + np.repeat(rng.random(len(sizes)), sizes)) / sizes[people]
     people = people[np.argsort(when)][: len(step)]  # somebody's events lie apart
@@ -99,11 +123,18 @@ def made_up_log(design: Design, rates: NDArray[np.float64], rng: np.random.Gener
 
 
 def made_up_releases(
-    designs: Sequence[Design], rates: NDArray[np.float64], view: View | None = None, parent: Parent | None = None
+    designs: Sequence[Design],
+    rates: NDArray[np.float64],
+    view: View | None = None,
+    parent: Parent | None = None,
+    individuals: int | None = None,
 ) -> list[Release]:
-    """Return what designs would release together, of a log that is made up, with what they would state in a view."""
+    """Return what designs would release together, of a log that is made up, with what they would state in a view.
+
+    :param individuals: about how many there are.
+    """
     rng = np.random.default_rng(_SEED)
-    log = made_up_log(designs[0], rates, rng)
+    log = made_up_log(designs[0], rates, rng, individuals)
     keys = {count: rng.bytes(16) for count in dict.fromkeys(design.count for design in designs)}
     releases = [_released(design, log, keys[design.count], rng) for design in designs]
     return (

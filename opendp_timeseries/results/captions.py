@@ -92,7 +92,8 @@ def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
         at_all = "" if count.panel is None else f" at {words}" if words.startswith("every") else f" at each of {words}"
         return f"{unit} counts once{at_all}{'' if count.is_full else '; numbers are too low by the others'}"
     if count.is_full:
-        return f"{unit} counts in every step{where}, once in each{level}"
+        of = " of every series" if "series" in where else ""  # of parts, each step is in one
+        return f"{unit} counts in every step{of}, once in each{level}"
     caps = f"{unit} counts in {count.words()}{where}{key_limit}, {often} in each{spacing}"
     if reading.is_assumed:
         return f"Assumed: {caps[0].lower()}{caps[1:]}"
@@ -154,8 +155,8 @@ def events_in_words(noise: float) -> str:
     """
     single, three = (grouped(least_seen(noise, steps)) for steps in (1, 3))
     return (
-        f"An event at one key is seen if about {single} more come in one step, or {three} more in each of three steps."
-        " The noise may hide a smaller one."
+        f"An event at one of them, such as a fair, shows if about {single} more come than usual in one step, or"
+        f" {three} more in each of three. The noise may hide a smaller one."
     )
 
 

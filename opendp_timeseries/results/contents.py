@@ -172,14 +172,14 @@ def _first(series: AnySeries, words: str, level: float) -> list[str]:
     """Say in plain words what was done, for whom, and what that means for the numbers."""
     count = series.release.design.signal.count
     who = "any one individual" if count is None or count.unit.period is None else str(count.unit)
-    limits = f" It limits what anybody can learn from them about {who}. The guarantee stands below, in full."
-    opening = f"Random noise was added to these numbers.{limits if words else ''} So no number is exact."
+    limits = f", which limits what anybody can learn from them about {who}" if words else ""
+    opening = f"No number here is exact: random noise was added to them{limits}."
     if series.error_covers not in captions.BANDED:
         return [opening]
     part = series.parts[0] if series.parts else series
     what = captions.measured(series.release, part).replace("counts", "count")
-    holds = f"with a probability of {level:.0%}, if the model is right"
-    return [opening, f"Each number stands with an interval, which holds {what} {holds}."]
+    holds = f"it holds {what} with a probability of {level:.0%}, if the model is right"
+    return [opening, f"A grey band, or ±, says how far off a number may be: {holds}."]
 
 
 def _individuals(people: Sequence[tuple[str, AnySeries]], level: float) -> dict[str, tuple[float, float, float]]:
@@ -239,12 +239,16 @@ def _protected(series: AnySeries, words: str) -> list[str]:
     stated = f"No guarantee is stated{_why_not((series.sources or (release,))[0])}."
     if words:
         stated = f"It gives {words}." if words.startswith("(") else f"{words[0].upper()}{words[1:]}."
+    who = "somebody" if count is None or count.unit.period is None else f"what somebody did within {count.unit.period}"
     return [
-        f"Random noise was added to the counts, to hide what any one individual did. {stated}",
+        f"Had {who} not been in the data, these numbers would have come out much the same: noise hides the difference."
+        f" {stated}"
+        if words
+        else stated,
         "Which individuals were counted, and how often each of them, is not recorded."
         if count is None
         else f"{captions.caps_in_words(series, count, ' over all series' if release.keys else '')}.",
-        "Whatever is shown is made from the released numbers alone, and tells no more than they do.",
+        "All that is shown here was computed from numbers with noise, and tells no more than they do.",
     ]
 
 
@@ -259,32 +263,42 @@ def _why_not(release: Release) -> str:
 def _near(
     series: dict[str, AnySeries], groups: list[list[str]], releases: list[Release], unit: str, level: float
 ) -> list[str]:
-    sentences = []
+    """Say how far the numbers are from the truth, and last how they were made: once what is the same of all groups."""
+    accuracy: dict[str, str] = {}
+    meaning: dict[str, str] = {}
+    origin: dict[str, str] = {}
+    about: list[str] = []
     for group, panel in zip(groups, releases, strict=True):
         parts = [series[name] for name in group]
-        release, remainder = parts[0].release, f" and {len(group) - 3} more" if len(group) > 3 else ""
-        name = "" if len(groups) == 1 else f"{', '.join(group[:3])}{remainder}: "
-        origin = f"{name}made by {captions.models_of(parts)}, from {captions.made_from(release, parts[0])}."
-        sentences.append(origin if name else f"Made{origin[4:]}")
+        remainder = f" and {len(group) - 3} more" if len(group) > 3 else ""
+        name = "" if len(groups) == 1 else f"{', '.join(group[:3])}{remainder}"
+        origin[name] = captions.made_from(parts[0].release, parts[0])
         ends = [frames.known_interval(part, level) for part in parts]
         low, high = (np.concatenate(rows) for rows in zip(*ends, strict=True))
         low, high = (np.where(np.concatenate([part.is_forecast for part in parts]), np.nan, end) for end in (low, high))
         half = (high - low)[np.isfinite(high)] / 2
         if not len(half):
-            sentences.append("How far they are from the truth is not known.")
+            meaning[name] = "How far they are from the truth is not known."
             continue
         of = " or ".join(dict.fromkeys(captions.measured(panel, part) for part in parts))  # caps are of all series
         where = " where noisy values are" if parts[0].error_covers == "noise" else ""
-        mean = float(np.mean([part.values.mean() for part in parts]))
         model = ", if the model is right" if parts[0].error_covers in captions.BANDED else ""
-        sentences.append(
-            f"An interval holds {of}{where} with a probability of {level:.0%}, each step on its own{model}. For half of"
-            f" the steps it is at most ±{rounded(float(np.median(half)))} {unit}; the average is {rounded(mean)}."
-        )
-        sentences += _hidden(panel, dict(zip(group, parts, strict=True)), level)
+        meaning[name] = f"An interval holds {of}{where} with a probability of {level:.0%}, each step on its own{model}."
+        mean = float(np.mean([part.values.mean() for part in parts]))
+        accuracy[name] = f"±{rounded(float(np.median(half)))} (of {rounded(mean)} on average)"
+        about += _hidden(panel, dict(zip(group, parts, strict=True)), level)
         if forecast := captions.ahead_in_words(parts[0]):
-            sentences.append(f"{forecast}. Their intervals cover what the past lets expect, and nothing that is new.")
-    return sentences
+            about.append(f"{forecast}. Their intervals cover what the past lets expect, and nothing that is new.")
+    usual = f"Half of the numbers are known at least this well, in {unit}: {_by_name(accuracy, '; ', '')}."
+    made = f"Made by {captions.models_of(list(series.values()))}, from {_by_name(origin, '; ')}."
+    return [*([usual] if accuracy else []), _by_name(meaning, " "), *dict.fromkeys(about), made]
+
+
+def _by_name(texts: dict[str, str], separator: str, colon: str = ":") -> str:
+    """Return texts with the names that they are of, or once if they are all the same."""
+    if len({*texts.values()}) == 1:
+        return next(iter(texts.values()))
+    return separator.join(f"{name}{colon} {text}" if name else text for name, text in texts.items())
 
 
 def _hidden(panel: Release, parts: dict[str, AnySeries], level: float) -> list[str]:
@@ -305,7 +319,7 @@ def _hidden(panel: Release, parts: dict[str, AnySeries], level: float) -> list[s
     of_keys = len(parts) > 1 and panel.design.signal.groups is None and count is not None and count.grid.size > 1
     if of_keys and count is not None and is_joint(behind) and all("jointly" in part.model for part in parts.values()):
         sentences.append(captions.events_in_words(noise_of_few(count, behind[0].scale)))
-        sentences.append("A key that was closed for a day is drawn towards the others, and shows more than it had.")
+        sentences.append("One that was closed for a day is drawn towards the others, and shows more than it had.")
     return sentences
 
 
@@ -318,10 +332,16 @@ def _sums(series: dict[str, AnySeries], groups: list[list[str]]) -> list[str]:
     """Say what adds up, of series and of steps."""
     if next(iter(series.values())).is_mean:
         return ["Means of all that is in these steps, and not of the means above."]
-    sentences = ["A sum of several steps counts somebody again in each step in which they come."]
+    sentences = ["Somebody who comes in several steps is in a total once for each of them."]
     levels = [np.sum([series[name].values for name in group], axis=0) for group in groups]
     if len(levels) > 1 and all(np.allclose(level, levels[-1]) for level in levels):
         sentences.append("Parts add up to their total, but for rounding.")
+    first = next(iter(series.values()))
+    if any(item.statement and item.statement.parent for item in first.sources or (first.release,)):
+        sentences.append(
+            "Another page about the same people, such as by day, or of more months, may say another total: it has noise"
+            " of its own, or knows more. Each is right within its ±."
+        )
     return sentences
 
 
@@ -353,8 +373,8 @@ def _compared(series: AnySeries, usual: dict[str, Profile], sums: AnyTotals | No
     sentences = []
     for title, profile in usual.items():
         half, mean = float(np.median(profile.high - profile.low)) / 2, float(profile.values.mean())
-        accuracy = f"Half of its numbers are known within ±{rounded(half)}; the average is {rounded(mean)}"
-        sentences.append(f"{title} is a mean over all that is here. {accuracy}.")
+        accuracy = f"half of its numbers are known within ±{rounded(half)}, of {rounded(mean)} on average"
+        sentences.append(f"{title} is a mean over all that is here: {accuracy}.")
     complete = np.flatnonzero(sums.complete & ~sums.is_forecast) if sums is not None and usual else np.array([], int)
     pairs = [(b, a) for a, b in itertools.pairwise(complete.tolist()) if b == a + 1]
     if sums is not None and pairs:
@@ -364,15 +384,15 @@ def _compared(series: AnySeries, usual: dict[str, Profile], sums: AnyTotals | No
         )
         share = f" ({_percent(half / mean)} of an average one)" if mean > 0 else ""
         sentences.append(
-            f"Two totals{captions.step_in_words(sums.grid)} that follow each other may be equal if they differ by less"
-            f" than {rounded(half)}{share}."
+            f"A difference between two totals{captions.step_in_words(sums.grid)} in a row is beyond the noise from"
+            f" {rounded(half)} on{share}."
         )
     total, half_of_all = _in_all(series, level)
     share = f" ({_percent(half_of_all / total)} of it)" if total > 0 else ""
-    sentences.append(
-        f"The sum of all steps is known within ±{rounded(half_of_all)}{share}. The sums of two publications like this"
-        f" one may be equal if they differ by less than {rounded(math.sqrt(2) * half_of_all)}."
-    )
+    sentences.append(f"The sum of all steps is known within ±{rounded(half_of_all)}{share}.")
+    if not pairs:
+        least = rounded(math.sqrt(2) * half_of_all)
+        sentences.append(f"A difference between the sums of two such pages is beyond the noise from {least} on.")
     return sentences
 
 

@@ -16,7 +16,7 @@ from opendp_timeseries.results.digits import GREY, digits_for, digits_of, groupe
 from opendp_timeseries.results.frames import known_interval
 from opendp_timeseries.results.plot import APART, MOST_SERIES
 from opendp_timeseries.results.spreadsheet import table_of
-from opendp_timeseries.results.svg import drawing, drawing_of, ends_of, figure, is_faint
+from opendp_timeseries.results.svg import Drawing, drawing, drawing_of, ends_of, figure, is_faint
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 #: Most characters of a page, and of a file on it that is not packed; and most numbers of its table and of its totals.
@@ -45,7 +45,7 @@ def page_of(contents: Contents) -> str:
         f'<meta name="generator" content="opendp_timeseries {version}">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><style>{style}</style></head>'
     )
-    a_page = "such a page says that " if contents.made_up else ""
+    says = "Such a page says h" if contents.made_up else "H"
     body = [
         f'<h1>{_text(contents.title)}</h1><p>{_text(" ".join(contents.first))}</p><p class="about">{_text(about)}</p>',
         _figures(contents),
@@ -53,8 +53,8 @@ def page_of(contents: Contents) -> str:
         _before(contents),
         _usual(contents),
         _people(contents),
-        _section(f"What {a_page}is protected", contents.protected),
-        _section(f"How far {a_page}the numbers are from the truth", [*contents.near, *contents.revised]),
+        _section(f"{says}ow people are protected", contents.protected),
+        _section(f"{says}ow far the numbers are from the truth", [*contents.near, *contents.revised]),
         "" if contents.made_up else _section("How to cite", [contents.cite]),
     ]
     if contents.made_up:
@@ -74,35 +74,25 @@ def _section(title: str, sentences: Iterable[str]) -> str:
 def _figures(contents: Contents) -> str:
     some = dict(islice(contents.series.items(), MOST_SERIES))
     drawings = {name: drawing(item, contents.grid, contents.level, len(some)) for name, item in some.items()}
-    blocks, scaled, longer = [], False, next(iter(drawings.values())).longer
+    first, grey = next(iter(drawings.values())), {name for name, item in drawings.items() if is_faint(item)}
+    blocks, scaled, closed = [], False, False
     for group in contents.groups:
         drawn = {name: drawings[name] for name in group if name in drawings}
-        ends = [ends_of(item) for item in drawn.values()]
-        tops = [top for _, top in ends]
-        is_uneven = bool(tops) and max(tops) > APART * min(tops)
-        scaled = scaled or is_uneven
-        all_ends = min((low for low, _ in ends), default=0.0), max(tops, default=0.0)
-        figures = [
-            figure(
-                name,
-                item,
-                contents.unit,
-                contents.level,
-                span if is_uneven else all_ends,
-                captioned=len(contents.series) > 1,
-            )
-            for (name, item), span in zip(drawn.items(), ends, strict=True)
-        ]
-        closed = [
-            f"<details><summary>{_text(name)}</summary>{item}</details>"
-            for name, item in zip(list(drawn)[_OPEN:], figures[_OPEN:], strict=True)
-        ]
-        several = "panel" if len(figures) > 1 else "one"
-        blocks.append(f'<div class="{several}">{"".join(figures[:_OPEN])}</div>{"".join(closed)}')
+        # Of a panel, what is too uncertain to read is out of the way, unless there is nothing else.
+        folded = grey & drawn.keys() if len(drawn) > 1 and len(grey) < len(drawings) else set()
+        figures, is_uneven = _scaled(contents, {name: item for name, item in drawn.items() if name not in folded})
+        scaled, closed = scaled or is_uneven, closed or len(figures) > _OPEN
+        several = "panel" if len(drawn) > 1 else "one"
+        blocks.append(f'<div class="{several}">{"".join(list(figures.values())[:_OPEN])}</div>')
+        blocks += [_details(_text(name), item, "named") for name, item in list(figures.items())[_OPEN:]]
+        if folded:
+            figures, is_uneven = _scaled(contents, {name: drawn[name] for name in drawn if name in folded})
+            scaled = scaled or is_uneven
+            title = f"{len(folded)} of {len(drawn)} series, too uncertain to read in these steps"
+            blocks.append(_details(title, f'<div class="panel">{"".join(figures.values())}</div>'))
     marks = {
-        "line": f"means of {longer}" if longer else "estimate",
+        "line": f"means of {first.longer}" if first.longer else "estimate",
         "band": f"{contents.level:.0%} interval",
-        "range": "lowest and highest step in each" if longer else "",
         "mark": "a single event" if any(item.events for item in drawings.values()) else "",
     }
     key = "".join(f'<span><i class="{it}"></i>{words}</span> ' for it, words in marks.items() if words)
@@ -110,14 +100,34 @@ def _figures(contents: Contents) -> str:
         key += '<span><i class="dashed"></i>forecast</span> '
     notes = [
         "Rest the pointer on a figure, or tap it, to read its numbers.",
-        f"{GREY}, and figures where that is usual." if any(map(is_faint, drawings.values())) else "",
-        "Figures below the first of a panel open by their names." if len(drawings) > _OPEN else "",
+        f"The first or the last of the {first.longer} is there in part, and not drawn." if first.partial else "",
+        f"{GREY}, and figures where that is usual." if grey else "",
+        "More figures open by their names." if closed else "",
         "Axes differ, as some series are more than ten times as high as others." if scaled else "",
         f"The first {len(drawings)} of {len(contents.series)} series are drawn."
         if len(drawings) < len(contents.series)
         else "",
     ]
     return "".join(blocks) + f'<p class="key">{key}</p><p class="note">{" ".join(filter(None, notes))}</p>'
+
+
+def _details(title: str, content: str, kind: str = "folded") -> str:
+    """Return what opens by its title."""
+    return f"<details class={kind}><summary>{title}</summary>{content}</details>"
+
+
+def _scaled(contents: Contents, drawn: dict[str, Drawing]) -> tuple[dict[str, str], bool]:
+    """Return figures with equal axes, or with axes of their own, and whether it is these, as heights differ tenfold."""
+    ends = [ends_of(item) for item in drawn.values()]
+    tops = [top for _, top in ends]
+    is_uneven = bool(tops) and max(tops) > APART * min(tops)
+    all_ends = min((low for low, _ in ends), default=0.0), max(tops, default=0.0)
+    captioned = len(contents.series) > 1
+    figures = {
+        name: figure(name, item, contents.unit, contents.level, span if is_uneven else all_ends, captioned=captioned)
+        for (name, item), span in zip(drawn.items(), ends, strict=True)
+    }
+    return figures, is_uneven
 
 
 class _Cell(NamedTuple):
@@ -163,9 +173,9 @@ def _totals(contents: Contents) -> str:
         for start, is_complete, ahead in marks
     ]
     if len(down) > 1 and contents.in_all:
-        down.append("in all")
+        down.insert(0, "in all")  # where no table is cut off
         for row, name in zip(cells, names, strict=True):
-            row.append(_Cell(*contents.in_all[name], row[0].places))
+            row.insert(0, _Cell(*contents.in_all[name], row[0].places))
     across, rows = (
         names if len(names) > 1 else ["mean" if contents.over == "Means" else "total"],
         list(zip(*cells, strict=True)),
@@ -173,7 +183,7 @@ def _totals(contents: Contents) -> str:
     if len(names) > len(down):
         across, down, rows = down, names, list(map(tuple, cells))
     notes = [
-        f"Each number stands with half the width of its {contents.level:.0%} interval.",
+        f"± is half the width of the {contents.level:.0%} interval.",
         "Where ± is large it may be less: only the most that it can be is known." if first.is_bound else "",
         f"The first {len(names)} of {len(contents.totals)} series are here."
         if len(names) < len(contents.totals)
@@ -208,7 +218,7 @@ def _usual(contents: Contents) -> str:
     )
     of = f" of {_text(next(iter(contents.series)))}" if len(contents.series) > 1 else ""
     usual = f"<h2>The usual course{of}</h2>{figures}" if figures else ""
-    return usual + (_section(f"What may be compared{of}", contents.compared) if contents.compared else "")
+    return usual + (_section(f"Comparing numbers{of}", contents.compared) if contents.compared else "")
 
 
 def _people(contents: Contents) -> str:
@@ -216,9 +226,7 @@ def _people(contents: Contents) -> str:
         return ""
     places = digits_of(contents.people.values())
     rows = [[_Cell(value, (high - low) / 2, places)] for value, low, high in contents.people.values()]
-    notes = (
-        f"Each number stands with half the width of its {contents.level:.0%} interval. {' '.join(contents.of_people)}"
-    )
+    notes = f"± is half the width of the {contents.level:.0%} interval. {' '.join(contents.of_people)}"
     table = _table(["individuals"], list(contents.people), rows)
     return f'<h2>How many individuals there are</h2>{table}<p class="note">{_text(notes)}</p>'
 

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 #: What is made from a release, and what was released.
 BLUE: Final = "#0072B2"
 ORANGE: Final = "#D55E00"
-#: What an interval covers, and how far steps range within what is drawn of them: two colours, as they are two things.
+#: What an interval covers.
 _BAND: Final = "0.84"
-RANGE: Final = "#4F97C4"
 _WORDS: Final = "0.3"
 #: Up to so many dots are drawn as points.
 _FEW: Final = 400

@@ -132,6 +132,8 @@ def _numbers(sheet: Any, what: str, rows: Sequence[tuple[str, float, float, floa
     halves = [(high - low) / 2 for _, _, low, high in rows]
     _grey(sheet, 2, is_uncertain([value for _, value, _, _ in rows], halves))
     sheet.freeze_panes = "B2"
+    for letter in "BCD":
+        sheet.column_dimensions[letter].width = 12
     sheet.column_dimensions["A"].width = 18
 
 

@@ -4,6 +4,7 @@ Words stand beside the drawing, not in it, so that they keep their size. A long 
 steps, with intervals of their own.
 """
 
+import contextlib
 import html
 import math
 from collections.abc import Sequence
@@ -17,12 +18,27 @@ from opendp_timeseries.results.contents import ends_as_text, instants_as_text
 from opendp_timeseries.results.digits import THIN, digits_for, grouped, is_uncertain, rounded
 from opendp_timeseries.results.frames import AnySeries, known_interval
 from opendp_timeseries.results.profiles import Profile
+from opendp_timeseries.results.totals import longer_steps
 
 Array = NDArray[np.float64]
 
-#: Most steps that are drawn, of one figure and of all on a page; and fewest, if they are longer ones.
-_MOST, _MOST_OF_ALL, _FEWEST = 750, 5000, 28
-_LONGER: Final = {"1d": "days", "24h": "24 hours", "1w": "weeks", "1mo": "months", "6h": "6 hours", "3h": "3 hours"}
+#: Most steps that are drawn, of one figure and of all on a page; and the most that every figure has room for.
+_MOST, _MOST_OF_ALL, _LEAST_ROOM = 750, 5000, 60
+#: Longer steps by which a long series is drawn, and how many there must be: days, or weeks and longer, which all hold
+#: a weekend, so that it beats with none of them; of a shorter one, parts of a day.
+_LONGER: Final = {
+    "1d": ("days", 28),
+    "24h": ("24 hours", 28),
+    "1w": ("weeks", 4),
+    "168h": ("7 days", 4),
+    "1mo": ("months", 4),
+    "1y": ("years", 4),
+    **{f"{number}min": (f"{number} minutes", 4) for number in (5, 10, 15, 30)},
+    "1h": ("hours", 4),
+    **{f"{number}h": (f"{number} hours", 4) for number in (3, 6, 12)},
+}
+#: An interval may stretch an axis by so much of what the line takes of it.
+_ROOM: Final = 0.5
 _WIDTH, _HEIGHT = 1000, 300
 _TICKS: Final = 5
 _DATES: Final = 9
@@ -47,6 +63,7 @@ class Drawing(NamedTuple):
     greatest: Array
     events: Sequence[int]
     longer: str  # what means are of; nothing if steps are drawn as they are
+    partial: tuple[int, ...]  # which of these the series covers in part, as it may the first and the last
     ahead: int  # the first that is a forecast, at least in part
     names: list[str] | None = None  # of the steps, where these are no times of a calendar
 
@@ -54,39 +71,47 @@ class Drawing(NamedTuple):
 def drawing_of(profile: Profile) -> Drawing:
     """Return what is drawn of a profile."""
     grid, values = TimeGrid(size=len(profile.names)), profile.values
-    return Drawing(grid, values, profile.low, profile.high, values, values, (), "", grid.size, profile.names)
+    return Drawing(grid, values, profile.low, profile.high, values, values, (), "", (), grid.size, profile.names)
 
 
 def drawing(series: AnySeries, grid: TimeGrid, level: float, figures: int = 1) -> Drawing:
     """Return what is drawn of a series, on a page of so many figures."""
-    room = min(_MOST, max(_MOST_OF_ALL // figures, 2 * _FEWEST))
+    room = min(_MOST, max(_MOST_OF_ALL // figures, _LEAST_ROOM))
     if grid.size <= room:
         low, high = known_interval(series, level)
         ahead = grid.size - series.ahead
-        return Drawing(grid, series.values, low, high, series.values, series.values, series.events, "", ahead)
-    steps: list[str | int] = [*_LONGER, -(-grid.size // (room // 2))]
-    for step in steps:
-        try:
-            sums = series.resample(step, grid=grid)
-        except ValueError:  # that step divides those of the grid, or it has no calendar
-            continue
-        if _FEWEST <= len(sums) <= room:
-            break
+        return Drawing(grid, series.values, low, high, series.values, series.values, series.events, "", (), ahead)
+    sums, longer = _longer(series, grid, room)
     starts = sums.starts
     sizes = np.ones(len(starts)) if series.is_mean else np.diff(starts, append=grid.size)
     low, high = (end / sizes for end in sums.interval(level))
     least, greatest = (by.reduceat(series.values, starts) for by in (np.minimum, np.maximum))
     events = tuple(sorted(set((np.searchsorted(starts, series.events, side="right") - 1).tolist())))
-    longer = _LONGER.get(str(step), f"{step} steps")
+    partial = tuple(np.flatnonzero(~sums.complete).tolist())
     ahead = len(sums) - int(np.count_nonzero(sums.is_forecast))
-    return Drawing(sums.grid, sums.values / sizes, low, high, least, greatest, events, longer, ahead)
+    return Drawing(sums.grid, sums.values / sizes, low, high, least, greatest, events, longer, partial, ahead)
+
+
+def _longer(series: AnySeries, grid: TimeGrid, room: int) -> tuple[AnySeries, str]:
+    """Return the totals of the shortest suitable steps for which there is room, and what these are called."""
+    for step, (words, fewest) in _LONGER.items():
+        with contextlib.suppress(ValueError):  # that step divides those of the grid, or it has no calendar
+            if fewest <= len(longer_steps(grid, step)[0]) <= room:
+                return series.resample(step, grid=grid), words
+    number = -(-grid.size // (room // 2))
+    return series.resample(number, grid=grid), f"{number} steps"
 
 
 def ends_of(drawn: Drawing) -> tuple[float, float]:
-    """Return what the axis must reach, from zero or below: a few wide intervals do not stretch it."""
+    """Return what the axis must reach, from zero or below: wide intervals stretch it by half of the line at most.
+
+    Where the line is too uncertain to read, they are what is seen, but for a few.
+    """
     low, high = (end[np.isfinite(end)] for end in (drawn.low, drawn.high))
     lowest, highest = (float(np.quantile(end, at)) if len(end) else 0.0 for end, at in ((low, 0.02), (high, 0.98)))
-    return min(0.0, float(drawn.least.min()), lowest), max(float(drawn.greatest.max()), highest)
+    bottom, top = min(0.0, float(drawn.values.min())), float(drawn.values.max())
+    room = math.inf if is_faint(drawn) else _ROOM * (top - bottom)
+    return min(bottom, max(lowest, bottom - room)), max(top, min(highest, top + room))
 
 
 def is_faint(drawn: Drawing) -> bool:
@@ -103,21 +128,23 @@ def figure(name: str, drawn: Drawing, unit: str, level: float, ends: tuple[float
     def y(values: Array) -> Array:
         return np.round(np.clip((high - values) / (high - low), -0.01, 1.01) * _HEIGHT, 1)
 
+    # A week of two days has no weekend, and would look like a change.
+    size = len(drawn.values)
+    begin, end = int(0 in drawn.partial), size - int(size - 1 in drawn.partial)
+
     def boxes(bottom: Array, ceiling: Array) -> str:
-        rows = zip(x[:-1], x[1:], y(bottom), y(ceiling), strict=True)
+        rows = list(zip(x[:-1], x[1:], y(bottom), y(ceiling), strict=True))[begin:end]
         return "".join(f"M{a:g} {b:g}H{c:g}V{d:g}H{a:g}z" for a, c, b, d in rows if math.isfinite(b + d))
 
     def line(values: Array, steps: slice) -> str:
         rows = list(zip(x[:-1], x[1:], y(values), strict=True))[steps]
         return f"M{rows[0][0]:g} {rows[0][2]:g}" + "".join(f"V{v:g}H{b:g}" for _, b, v in rows) if rows else ""
 
-    lines = f'<path class="series" d="{line(drawn.values, slice(drawn.ahead))}"/>'
-    if ahead := line(drawn.values, slice(drawn.ahead, None)):
+    lines = f'<path class="series" d="{line(drawn.values, slice(begin, min(drawn.ahead, end)))}"/>'
+    if ahead := line(drawn.values, slice(drawn.ahead, end)):
         lines += f'<path class="ahead" d="{ahead}"/>'
     grid_lines = "".join(f"M0 {y(np.array(tick)):g}H{_WIDTH}" for tick in ticks)
     marks = "".join(f"M{(x[k] + x[k + 1]) / 2:g} 0V{_HEIGHT}" for k in drawn.events)
-    ends_within = "".join(line(end, slice(None)) for end in (drawn.least, drawn.greatest))
-    within = f'<path class="range" d="{ends_within}"/>' if drawn.longer else ""
     hover = "".join(
         f'<i tabindex=-1{wide} data-is="{html.escape(text)}"></i>'
         for wide, text in zip(_widths(drawn.grid), _hover_texts(drawn, unit, level), strict=True)
@@ -135,7 +162,7 @@ def figure(name: str, drawn: Drawing, unit: str, level: float, ends: tuple[float
     return (
         f'<figure{faint}>{caption}<div class="plot"><div class="y">{sides}</div>'
         f'<svg role="img" aria-label="{label}" viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none">'
-        f'<path class="lines" d="{grid_lines}"/><path class="band" d="{boxes(drawn.low, drawn.high)}"/>{within}'
+        f'<path class="lines" d="{grid_lines}"/><path class="band" d="{boxes(drawn.low, drawn.high)}"/>'
         f'<path class="event" d="{marks}"/>{lines}</svg><div class="hover" aria-hidden="true">{hover}</div>'
         f'<div class="x">{dates}</div></div></figure>'
     )
@@ -183,6 +210,8 @@ def _hover_texts(drawn: Drawing, unit: str, level: float) -> list[str]:
         texts.append(
             text + (f"; steps from {grouped(least, places)} to {grouped(greatest, places)}" if drawn.longer else "")
         )
+    for k in drawn.partial:
+        texts[k] += "; in part"
     for k in drawn.events:
         texts[k] += "; a single event"
     for k in range(drawn.ahead, len(texts)):

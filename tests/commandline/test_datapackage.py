@@ -22,7 +22,7 @@ def test_a_release_is_described_for_portals(tmp_path, monkeypatch, decimal, ahea
     assert main([*command, "--output", "März", "--quiet"]) == 0
     described = json.loads((tmp_path / "März-datapackage.json").read_text("utf-8"))
     assert (described["name"], described["title"]) == ("marz", "Fahrgäste")
-    assert "It limits what anybody can learn from them about any one individual" in described["description"]
+    assert "which limits what anybody can learn from them about any one individual" in described["description"]
     assert "(ε = 2, δ = 1e-06)-differential privacy" in described["description"]
     for resource in described["resources"]:
         assert (tmp_path / resource["path"]).exists()

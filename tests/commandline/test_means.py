@@ -48,7 +48,7 @@ def test_a_release_says_means_in_files_of_their_own(tmp_path, monkeypatch, capsy
     assert list(found[0]) == [*(["key"] if keyed else []), "step_start", "mean", "low", "high", "kept"]
     assert np.allclose([float(row["mean"]) for row in found], means.values, atol=0.51)
     page = html.unescape((tmp_path / "rides-means.html").read_text())
-    assert "which holds the capped means of 'minutes'" in page
+    assert "it holds the capped means of 'minutes'" in page
     assert "(ε = 2, δ = 1e-06)-differential privacy" in page
     described = json.loads((tmp_path / "rides-datapackage.json").read_text())
     assert {"means", "page-of-means"} < {one["name"] for one in described["resources"]}

@@ -60,6 +60,23 @@ def test_soon_and_quietly_it_says_nothing(monkeypatch):
     assert (terminal.getvalue(), sys.stderr.getvalue()) == ("", "")
 
 
+def test_a_log_without_a_terminal_says_what_takes_long(monkeypatch):
+    """Of releases alone: how long it takes to read a log is private."""
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(waiting, "_LOGGED", (0.0, 0.0))
+    with stage("Reading log.csv", quiet=None):
+        time.sleep(0.01)
+    with stage("Joining the parts", quiet=True, logged=True):
+        time.sleep(0.01)
+    assert not sys.stderr.getvalue()
+    with stage("Joining the parts", quiet=None, logged=True):
+        until = time.monotonic() + 60
+        while sys.stderr.getvalue().count("\n") < 2 and time.monotonic() < until:
+            time.sleep(0.001)
+    line = "Joining the parts … 0 s so far\n"
+    assert sys.stderr.getvalue().startswith(2 * line)
+
+
 @pytest.mark.parametrize("closed", [False, True])
 def test_a_terminal_that_is_gone_ends_nothing(monkeypatch, closed):
     """What is read may be paid for."""

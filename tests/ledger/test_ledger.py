@@ -723,7 +723,7 @@ def test_a_ledger_has_the_budget_of_its_programme(tmp_path):
 
 
 def test_a_ledger_is_made_where_none_is_and_opened_where_one_is(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"does not exist; check the name, or make a new one by Ledger\.create"):
+    with pytest.raises(FileNotFoundError, match=r"does not exist; check the name, or create it first"):
         ts.Ledger(tmp_path / "people.ledger")
     book = new(tmp_path)
     book.release(measurement(), LOG)

@@ -147,7 +147,7 @@ def test_a_plan_of_places_says_what_can_be_seen():
     assert f"The total of south (8 keys): expected error {totals['south']:.4g} ({share})." in advice
     # Three levels have .625, .1875 and .1875 of the norm; 7 standard errors of those who come once.
     single = 7 * found.design.scale / 0.625**0.5
-    assert f"if about {single:,.0f} more come in one step, or {single / 3**0.5:,.0f} more in each of three" in advice
+    assert f"if about {single:,.0f} more come than usual in one step, or {single / 3**0.5:,.0f} more in" in advice
     assert found.to_dict()["recommended"]["totals"] == totals
     assert found.command().endswith("--by KEY --keys KEYS.csv --total city --groups COLUMN --season 7")
     names = {}

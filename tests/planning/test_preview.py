@@ -8,6 +8,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.__main__ import main
+from opendp_timeseries.planning import preview
 from opendp_timeseries.planning.preview import made_up_rates, made_up_releases
 from tests import make
 from tests.refused import refusal
@@ -62,6 +63,15 @@ def test_made_up_numbers_are_as_described():
     assert 5 < noisy.std() < 50
 
 
+@pytest.mark.parametrize("individuals", [300, 2000, 9000])
+def test_made_up_people_are_as_many_as_is_publicly_known(individuals):
+    """From next to nobody who comes twice to people who come on most days."""
+    often = preview._activities(56 * 200, 56, individuals, np.random.default_rng(0))
+    assert often.sum() == 56 * 200
+    assert np.count_nonzero(often) == pytest.approx(individuals, rel=0.05)
+    assert often.max() < 1.5 * 56
+
+
 @pytest.mark.long
 def test_intervals_of_a_preview_are_as_wide_as_those_of_a_release():
     dp.enable_features("contrib", "honest-but-curious")
@@ -100,7 +110,7 @@ def test_a_programme_is_drawn_before_it_is_fixed(tmp_path, monkeypatch, capsys):
     assert main(["init", "capped.toml", *words.split(), "--participation-cap", "6", "--key-cap", "1"]) == 0
     assert main(["programme", "capped.toml", "--preview", "capped.html"]) == 0
     page = (tmp_path / "capped.html").read_text()
-    assert page.count("structural model of all series jointly") == 2  # as its release is, for the stations and the city
+    assert page.count("structural model of all series jointly") == 1  # as its release is, stations and city
     capsys.readouterr()
     for number in ("0", "4"):
         assert main([*command, "page.html", "--number", number]) == 2

@@ -90,7 +90,7 @@ def test_a_page_is_whole_and_asks_for_nothing(tmp_path):
     [
         ("1h", 24 * 60 - 1, "days", 60),
         ("3h", 8 * 100, "24 hours", 100),
-        ("1min", 1440, "4 steps", 360),
+        ("1min", 1440, "5 minutes", 288),
         ("1d", 800, "weeks", 115),
     ],
 )
@@ -107,7 +107,7 @@ def test_totals_are_those_of_resample():
     days = series.resample("1d", grid=DAYS)
     half = days.interval()[1] - days.values
     cells = re.findall(f"<td>([\\d{THIN}]+) <small>± ([\\d.]+)</small>", page)
-    *found, in_all = ((float(value.replace(THIN, "")), float(error)) for value, error in cells)
+    in_all, *found = ((float(value.replace(THIN, "")), float(error)) for value, error in cells)
     assert found == [(round(value), round(error)) for value, error in zip(days.values, half, strict=True)]
     everything = series.resample(DAYS.size, grid=DAYS)
     assert in_all == (round(everything.values[0]), round(everything.interval()[1][0] - everything.values[0]))
@@ -165,7 +165,7 @@ def test_a_panel_stands_below_its_total():
     assert "script" not in read.tags
     assert read.tags.count("figure") == 3
     words = " ".join(read.words)
-    assert words.index("city") < words.index("What is protected")
+    assert words.index("city") < words.index("How people are protected")
     assert "linear interpolation, reconciled with totals" in words
     kinds = dict(re.findall(r'<a download="[\w-]+([.]\w+)" href="data:[\w/]+;base64,([\w+/=]+)"', page))
     releases = ts.read_releases(base64.b64decode(kinds[".json"]).decode())
@@ -181,11 +181,13 @@ def test_a_page_says_which_places_are_too_small_and_what_the_noise_hides():
     assert sum("Too small" in one for one in near) == 1
     assert any("Too small to be shown in single steps: k3, k4, k5. The interval is wider" in one for one in near)
     seen = [
-        k for k, one in enumerate(near) if one.startswith("An event at one key is seen if about 105 more come in one")
+        k
+        for k, one in enumerate(near)
+        if one.startswith("An event at one of them, such as a fair, shows if about 105 more")
     ]
     assert len(seen) == 1
     assert "61 more in each of three" in near[seen[0]]
-    assert near[seen[0] + 1].startswith("A key that was closed for a day")
+    assert near[seen[0] + 1].startswith("One that was closed for a day")
     alone = " ".join(contents_of(ts.interpolate(stations.release), beside=[ts.interpolate(total.release)]).near)
     assert "Too small" in alone
     assert "event" not in alone
@@ -204,7 +206,7 @@ def test_a_page_says_which_places_are_too_small_and_what_the_noise_hides():
 def test_caps_over_a_panel_are_not_taken_for_those_of_one_series(caps, whole):
     sites, total = map(ts.interpolate, behind_a_count(["a", "b"], **caps))
     of = re.findall("An interval holds (.*?) where", " ".join(contents_of(sites, beside=[total]).near))
-    assert of == ["the counts of everybody" if whole else "the capped counts"] * 2
+    assert of == ["the counts of everybody" if whole else "the capped counts"]
 
 
 def test_a_long_series_is_drawn_by_means_with_intervals_of_their_own():
@@ -217,10 +219,58 @@ def test_a_long_series_is_drawn_by_means_with_intervals_of_their_own():
     assert np.allclose(drawn.values, days.values / sizes)
     assert np.allclose(drawn.high, days.interval()[1] / sizes)
     assert drawn.least[3] == series.values[days.starts[3] : days.starts[4]].min()
-    assert "lowest and highest step in each" in series.to_html(grid=grid)
+    page = series.to_html(grid=grid)
+    assert "; steps from 30.0 to 70.0" in page
+    partial = "The first or the last of the days is there in part, and not drawn."
+    assert partial not in page
+    assert partial in smoothed(24 * 60).to_html(
+        grid=ts.TimeGrid(start="2024-01-01T05:00", size=24 * 60, step="1h", zone="UTC")
+    )
     plain = drawing(smoothed(2000), ts.TimeGrid(size=2000), 0.9)
     assert plain.longer == "6 steps"
     assert len(plain.values) == 334
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC"])
+@pytest.mark.parametrize("figures", [1, 12, 30, 60])
+def test_longer_steps_hold_every_day_of_the_week_alike(zone, figures):
+    """Over changes of the clocks, too: a weekend that is in some of them alone looks like a change."""
+    grid = ts.TimeGrid(start="2023-11-01", end="2024-05-01", step="1h", zone=zone)
+    weekend = (grid.edges("local")[:-1].astype("M8[D]").astype(int) + 3) % 7 > 4
+    release = release_of(
+        steps=range(grid.size), values=np.zeros(grid.size), signal=grid.size, scale=1.0, sampling_probability=1.0
+    )
+    drawn = drawing(ts.Series(np.where(weekend, 40.0, 100.0), release=release), grid, 0.9, figures)
+    longest = np.diff(grid.edges()).max() * 7 * 24
+    if drawn.longer == "weeks":
+        within = np.delete(drawn.values, drawn.partial)
+        assert drawn.partial == (0, len(drawn.values) - 1)
+        svg = figure("x", drawn, "x", 0.9, (0.0, 100.0), captioned=False)
+        assert len(re.findall("V", re.search('class="series" d="([^"]*)"', svg)[1])) == len(within)
+        assert np.abs(within - (5 * 100 + 2 * 40) / 7).max() < 0.3  # a Sunday has 23 hours
+    else:
+        assert (drawn.longer, len(drawn.values), set(drawn.values)) == ("days", 182, {40.0, 100.0})
+    assert figures > 12 or drawn.longer == "days"
+    assert np.diff(drawn.grid.edges()).max() <= longest
+
+
+def test_wide_intervals_set_no_axis_and_grey_figures_are_out_of_the_way():
+    keys, size = ["busy", "quiet", "small"], 24
+    release = panel(keys, steps=range(3 * size), values=np.zeros(3 * size), size=3 * size, probability=1.0)
+    values = np.repeat([100.0, 40.0, 2.0], size)
+    errors = np.where(np.arange(3 * size) % 6 == 0, 500.0, 5.0)  # a hard hour in each six
+    series = ts.Series(values, release=release, standard_error=errors)
+    page = series.to_html(grid=ts.TimeGrid(start="2024-03-04", size=size, step="1h", zone="UTC"))
+    readable, folded = page.split("<details")
+    assert re.findall('<span style="top:0.00%">(.*?)</span>', readable) == ["150", "150"]
+    assert folded.startswith(" class=folded><summary>1 of 3 series, too uncertain to read in these steps</summary>")
+    assert folded.count("<figure class=faint>") == page.count("<figure class=faint>") == 1
+    alone = ts.Series(
+        np.full(size, 2.0),
+        release=release_of(steps=range(size), values=np.zeros(size), signal=size, scale=1.0, sampling_probability=1.0),
+        standard_error=5.0,
+    )
+    assert "<details" not in alone.to_html()  # there is nothing else
 
 
 def test_a_page_of_many_series_is_short_and_opens_them_by_name():
@@ -236,8 +286,8 @@ def test_a_page_of_many_series_is_short_and_opens_them_by_name():
     assert page.count("<summary>&lt;12&gt;</summary>") == 1
     words = " ".join(read.words)
     for said in (
-        "means of 6 hours",
-        "Figures below the first of a panel open by their names. The first 60 of 100 series are drawn.",
+        "means of 3 hours",
+        "More figures open by their names. The first 60 of 100 series are drawn.",
         "The first 89 of 100 series are here.",
         "The series with intervals, for spreadsheets (CSV, packed)",
     ):
@@ -491,12 +541,12 @@ def test_a_page_begins_with_what_everybody_can_read(tmp_path):
     page = series.to_html(title="Trips in Köln!", unit="people per hour", people=[people])
     words = " ".join(Reader(page).words)
     first = (
-        "Random noise was added to these numbers. It limits what anybody can learn from them about any one individual."
-        " The guarantee stands below, in full. So no number is exact. Each number stands with an interval, which"
-        " holds the count of everybody with a probability of 90%, if the model is right."
+        "No number here is exact: random noise was added to them, which limits what anybody can learn from them about"
+        " any one individual. A grey band, or ±, says how far off a number may be: it holds the count of everybody with"
+        " a probability of 90%, if the model is right."
     )
     assert words.index(first) < words.index("72 steps from")
-    assert words.index("How many individuals there are") < words.index("What is protected")
+    assert words.index("How many individuals there are") < words.index("How people are protected")
     assert f"in all</th><td>{people.values[0]:.0f} <small>± 13</small></td>" in page
     assert "In all, each individual counts once." in words
     assert set(re.findall('download="([^"]+)"', page)) == {
@@ -510,7 +560,7 @@ def test_a_page_begins_with_what_everybody_can_read(tmp_path):
     row = [cell.value for cell in openpyxl.load_workbook(tmp_path / "x.xlsx")["Individuals"][2]]
     assert row == ["in all", *map(pytest.approx, (people.values[0], *(end[0] for end in people.interval())))]
     alone = " ".join(Reader(smoothed().to_html()).words)
-    assert "Random noise was added to these numbers. So no number is exact" in alone
+    assert "No number here is exact: random noise was added to them. A grey" in alone
 
 
 def test_what_is_too_uncertain_is_grey_and_said_to_be_so(tmp_path):
