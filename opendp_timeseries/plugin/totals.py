@@ -72,7 +72,7 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     return transformation((input_domain, input_metric), (domain, metric), function, stability_map)
 
 
-def _membership(tree: Groups, panel: tuple[str | int, ...]) -> scipy.sparse.csr_array:
+def _membership(tree: Groups, panel: tuple[str | int, ...]) -> "scipy.sparse.csr_array":
     """Return one row per group, one column per series: 1 where the series is in the group."""
     places = {key: k for k, key in enumerate(panel)}
     columns = [places[key] for _, keys in tree.members for key in keys]
