@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: What follows a release registers nothing with OpenDP, and needs most of SciPy: it is imported when it is asked for.
+#: Names that are imported at their first use: they register nothing with OpenDP, and need most of SciPy.
 _LATER = {
     "interpolate": "reconstruction.interpolate",
     "means": "results.means",

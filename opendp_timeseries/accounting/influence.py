@@ -53,7 +53,7 @@ class Majorant:
             raise ValueError("a majorant must be one row of finite, non-negative numbers")
         if np.any(np.diff(values) > 0):
             raise ValueError("a majorant must be in descending order; sort it first")
-        # An array over bytes can never be made writeable: the law of an influence is cached.
+        # The law of an influence is cached, so its numbers must not change: an array over bytes is never writeable.
         values = np.frombuffer(values[values > 0].tobytes(), dtype=np.float64)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "_hash", hash(values.tobytes()))
@@ -142,8 +142,8 @@ class Influence:
         if self.squared is not None:
             check.real("squared", self.squared, minimum=0.0)
             squared = Fraction(self.squared)
-            says_more = self.l2 == math.inf or squared < Fraction(self.l2) ** 2
-            object.__setattr__(self, "squared", squared if says_more else None)
+            is_sharper = self.l2 == math.inf or squared < Fraction(self.l2) ** 2
+            object.__setattr__(self, "squared", squared if is_sharper else None)
 
     @property
     def _is_separated(self) -> bool:
@@ -306,7 +306,7 @@ def pooled_influence(
     limits = [min(participation_cap, steps) for steps in steps_by_period]
     full = [np.full(limit // per_total, per_total) for limit in limits]
     parts = np.concatenate([*full, [limit % per_total for limit in limits]])
-    parts = np.sort(np.repeat(parts, halves))[: -entries - 1 : -1]
+    parts = np.sort(np.repeat(parts, halves))[::-1][:entries]  # the largest, in descending order
     numbers, counts = np.unique(parts[parts > 0], return_counts=True)
     values = [step_cap * number for number in numbers.tolist()]
     square = Fraction(sum(value**2 * n for value, n in zip(values, counts.tolist(), strict=True)))
@@ -333,9 +333,11 @@ def tiers_influence(reach: Reach, *, square: int, largest: float, series: int) -
     :param largest: the largest weight in any tier, at most 1.
     :param series: number of tiers.
     """
-    steps, halves, event = reach.steps(), 2 if reach.replaced else 1, reach.step_cap**2
+    steps, halves, square_of_step = reach.steps(), 2 if reach.replaced else 1, reach.step_cap**2
     entries = min(halves * sum(steps), reach.size)
-    squared = Fraction(min(halves * sum(min(square, number * event) for number in steps), entries * event))
+    squared = Fraction(
+        min(halves * sum(min(square, number * square_of_step) for number in steps), entries * square_of_step)
+    )
     linf = up_fraction(reach.step_cap)
     return Influence(
         l0=series * entries,

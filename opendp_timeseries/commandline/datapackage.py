@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-#: Of the columns of all tables: what type they have, and what they are.
+#: Type and description of the columns of all tables.
 _COLUMNS: Final = {
     "key": ("string", "the place, or whatever else tells the series apart; empty for all of them"),
     "step_start": ("datetime", "start of the step, with its offset from UTC"),

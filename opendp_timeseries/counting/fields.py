@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _RETURN, _BREAK = b"\r\n"
 _PIECE: Final = 2**16  # bytes that stay in a processor's cache
-_MOST: Final = 2**30  # bytes that offsets of 32 bits reach
+_MAX_BYTES: Final = 2**30  # which offsets of 32 bits reach
 
 
 def plain_fields(block: bytes, where: Sequence[int], delimiter: str) -> "list[pyarrow.BinaryArray] | None":
@@ -24,7 +24,7 @@ def plain_fields(block: bytes, where: Sequence[int], delimiter: str) -> "list[py
     :return: None if the text may mean anything else to the ``csv`` module, or is not UTF-8: with a quote, a null, or a
         carriage return within a line.
     """
-    if b'"' in block or b"\0" in block or len(block) >= _MOST:
+    if b'"' in block or b"\0" in block or len(block) >= _MAX_BYTES:
         return None
     if not block.isascii():
         try:
@@ -47,9 +47,9 @@ def plain_fields(block: bytes, where: Sequence[int], delimiter: str) -> "list[py
     columns = []
     for position in where:
         field = first + position
-        there = field <= last
-        ends = bound[np.where(there, field, last) + 1]
-        starts = np.where(there, bound[np.minimum(field, last)] + 1, ends)
+        has_field = field <= last
+        ends = bound[np.where(has_field, field, last) + 1]
+        starts = np.where(has_field, bound[np.minimum(field, last)] + 1, ends)
         if returns:
             ends = ends - ((text[ends - 1] == _RETURN) & (starts < ends))
         columns.append(_between(starts, ends, block))
@@ -61,5 +61,5 @@ def _between(starts: NDArray[np.int64], ends: NDArray[np.int64], block: bytes) -
     pyarrow = sys.modules["pyarrow"]
     offsets = np.column_stack([starts, ends]).astype(np.int32).ravel()
     buffers = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(block)]
-    with_gaps = pyarrow.Array.from_buffers(pyarrow.binary(), offsets.size - 1, buffers)
-    return with_gaps.take(pyarrow.array(np.arange(0, offsets.size, 2)))
+    fields_and_gaps = pyarrow.Array.from_buffers(pyarrow.binary(), offsets.size - 1, buffers)
+    return fields_and_gaps.take(pyarrow.array(np.arange(0, offsets.size, 2)))

@@ -53,7 +53,7 @@ class Design:
             )
 
     def __hash__(self) -> int:
-        # A ledger looks up each of its many designs again and again: of equal ones, these are equal.
+        # Of a few fields alone, as a ledger looks up each of its many designs again and again.
         grid = None if self.signal.count is None else self.signal.count.grid
         return hash((self.scale, self.sampling, grid and (grid.size, grid.start)))
 
@@ -89,12 +89,12 @@ class Design:
 
     def law(self, distance: int = 1, *, periods: int = 1) -> ExtremalLaw:
         """Return the worst-case law of the squared distance that sampling leaves, which does not depend on σ."""
-        # Nor on which columns are read, or when the steps are: a year of months is accounted for once.
+        # Nor does it depend on which columns are read, or when: a year of months is accounted for once.
         signal, count = self.known_signal, self.count
         if count.per is None and (periods == 1 or count.unit.period is None):
             period = None if count.unit.period is None else Period(count.reading.period_length)
-            unit, anytime = replace(count.unit, period=period), TimeGrid(size=count.grid.size)
-            reading = replace(count.reading, source=None, once_over=None, grid=anytime, unit=unit)
+            unit, grid = replace(count.unit, period=period), TimeGrid(size=count.grid.size)
+            reading = replace(count.reading, source=None, once_over=None, grid=grid, unit=unit)
             count = replace(count, reading=reading)
         return _law(replace(signal, count=count), self.sampling, distance, periods)
 

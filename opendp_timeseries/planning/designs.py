@@ -182,7 +182,8 @@ class Plan:
             grouping.fractions() or len(_outermost_groups(grouping)) > 1
         ):
             return None
-        public = {name: (getattr(count.grid, name), None) for name in ("start", "step", "size", "zone")} | {
+        # Values of the flags, each with its default.
+        flags = {name: (getattr(count.grid, name), None) for name in ("start", "step", "size", "zone")} | {
             "participation-cap": (best.participation_cap, None),
             "excess": (best.excess, "downweight"),
             "gap": (count.reading.gap, 1),
@@ -192,9 +193,9 @@ class Plan:
             "sampling-probability": (best.sampling_probability, 1),
             "sampling": (design.sampling.name, "poisson"),
             "filter-std": (_exact_text(best.std), "0"),
-        }  # each with its default
+        }
         words = ["python", "-m", "opendp_timeseries", "LOG.csv", "--identifier", "ID", "--time", "TIME"]
-        for name, (value, usual) in public.items():
+        for name, (value, usual) in flags.items():
             words += [f"--{name}", str(value)] if value != usual else []
         words += [] if count.panel is None else ["--by", "KEY", "--keys", "KEYS.csv"]
         if grouping is not None:
@@ -285,11 +286,11 @@ class Plan:
         change = best.smoothed / every.smoothed - 1
         comparison = f"{change:.0%} more" if change >= 0.005 else "about the same"
         yield f"Sampling does not help: {best} would err by {best.smoothed:.4g}, {comparison}."
-        line, straight = (min(some, key=_straight) for some in (sampled, complete))
-        if line.interpolated < _CLEARLY * straight.interpolated:
+        best, every = (min(some, key=_straight) for some in (sampled, complete))
+        if best.interpolated < _CLEARLY * every.interpolated:
             yield (
-                f"Without a smoother it does: {line} would err by {line.interpolated:.4g}, every step by"
-                f" {straight.interpolated:.4g}."
+                f"Without a smoother it does: {best} would err by {best.interpolated:.4g}, every step by"
+                f" {every.interpolated:.4g}."
             )
 
     def _unknown_losses(self) -> Iterator[str]:
@@ -533,7 +534,7 @@ def plan(
     tiers.check(reading)
     by_gap, has_level = _by_gap(participation, grid.size)
     if has_level and level is None and proxy is None and step_limit == 1:
-        level = by_gap[1].total / grid.size / len(panel or "1") or None
+        level = by_gap[1].total / grid.size / (1 if panel is None else len(panel)) or None
     signal = described_signal(
         grid.size,
         level=level,
@@ -640,12 +641,12 @@ def plan(
     )
 
 
-def _as_list(name: str, value: Any, checked: Callable[[str, object], T]) -> list[T]:
+def _as_list(name: str, value: Any, parse: Callable[[str, object], T]) -> list[T]:
     """Return a number or several as a list without duplicates, in the given order."""
-    given = [value] if np.ndim(value) == 0 else list(value)
-    if not given:
+    items = [value] if np.ndim(value) == 0 else list(value)
+    if not items:
         raise ValueError(f"{name} ({check.quote(value)}) must name at least one")
-    return list(dict.fromkeys(checked(name, item) for item in given))
+    return list(dict.fromkeys(parse(name, item) for item in items))
 
 
 def _by_gap(participation: Any, size: int) -> tuple[dict[int, Participation], bool]:

@@ -7,6 +7,7 @@ so intervals are as wide as they will be, if the description is right.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._files import write_file
 from opendp_timeseries.accounting.loss import View
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.tables import log_in_utc
+from opendp_timeseries.counting.tables import Log, log_in_utc
 from opendp_timeseries.design.design import Design, noise_exponent
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.reading import Source
@@ -30,7 +31,7 @@ from opendp_timeseries.results.contents import contents_of
 from opendp_timeseries.results.page import page_of
 from opendp_timeseries.results.profiles import weekdays
 
-#: The numbers are the same for the same plan.
+#: Fixed, so that one plan always has the same numbers.
 _SEED: Final = 20240229
 _HOUR, _WEEK = np.timedelta64(1, "h"), np.timedelta64(7, "D")
 #: The hour at which a pattern of a day is lowest, and the days of a week on which one is.
@@ -101,7 +102,7 @@ def _activities(events: int, steps: int, individuals: int | None, rng: np.random
 
 def made_up_log(
     design: Design, rates: NDArray[np.float64], rng: np.random.Generator, individuals: int | None = None
-) -> Any:
+) -> Log:
     """Return a made-up log with these rates at each key, of about so many individuals if that is known."""
     reading = design.count.reading
     source = reading.source or Source(identifier="identifier", time="time")
@@ -111,8 +112,8 @@ def made_up_log(
     step, key = np.divmod(np.repeat(np.arange(counts.size), counts.ravel()), len(keys))
     sizes = _activities(len(step), len(rates), individuals, rng)
     people, first = np.repeat(np.arange(len(sizes)), sizes), np.repeat(np.cumsum(sizes) - sizes, sizes)
-    when = (np.arange(len(people)) - first + np.repeat(rng.random(len(sizes)), sizes)) / sizes[people]
-    people = people[np.argsort(when)][: len(step)]  # somebody's events lie apart
+    order = (np.arange(len(people)) - first + np.repeat(rng.random(len(sizes)), sizes)) / sizes[people]
+    people = people[np.argsort(order)][: len(step)]  # somebody's events lie apart
     grid = reading.row_grid
     log = {source.identifier: people, source.time or "time": grid.instants()[step] if not grid.is_integer else step}
     if source.by is not None:
@@ -129,14 +130,14 @@ def made_up_releases(
     parent: Parent | None = None,
     individuals: int | None = None,
 ) -> list[Release]:
-    """Return what designs would release together, of a log that is made up, with what they would state in a view.
+    """Return the releases of designs of one made-up log, with their statements in a view if one is given.
 
     :param individuals: about how many there are.
     """
     rng = np.random.default_rng(_SEED)
     log = made_up_log(designs[0], rates, rng, individuals)
     keys = {count: rng.bytes(16) for count in dict.fromkeys(design.count for design in designs)}
-    releases = [_released(design, log, keys[design.count], rng) for design in designs]
+    releases = [_release(design, log, keys[design.count], rng) for design in designs]
     return (
         releases
         if view is None
@@ -144,7 +145,7 @@ def made_up_releases(
     )
 
 
-def _released(design: Design, log: object, key: bytes, rng: np.random.Generator) -> Release:
+def _release(design: Design, log: object, key: bytes, rng: np.random.Generator) -> Release:
     """Return a made-up release; those of one count are of one invocation of it, which has this key."""
     count = design.count
     counts = count.add_up(engine_of(log).count(log, count, key))
@@ -166,11 +167,16 @@ def _released(design: Design, log: object, key: bytes, rng: np.random.Generator)
 
 
 def preview_of(
-    design: Design, view: View, parent: Parent | None, described: Mapping[str, Any], path: Any, options: dict[str, Any]
+    design: Design,
+    view: View,
+    parent: Parent | None,
+    description: Mapping[str, Any],
+    path: str | PathLike[str] | None,
+    options: Mapping[str, Any],
 ) -> str:
     """Return the page of a design, of made-up numbers; see :meth:`.Plan.preview`."""
-    releases = made_up_releases([design], made_up_rates(design.count.grid, **described), view, parent)
-    seasons = list(described.get("season_amplitudes") or ()) or None
+    releases = made_up_releases([design], made_up_rates(design.count.grid, **description), view, parent)
+    seasons = list(description.get("season_amplitudes") or ()) or None
     first, *totals = series_of(releases, seasons=seasons)
     page = page_of(contents_of(first, beside=totals[::-1], made_up=True, **options))
     write_file(path, page.encode())

@@ -117,7 +117,7 @@ def _with_loss(
 
 
 def _refuse_queryables(release: object) -> None:
-    # The conversions are of divergences between two laws of a release. What an analyst may still ask has no such law.
+    # A conversion is of the divergence between two laws of a release: answers to questions still to come have none.
     if isinstance(release, dp.Queryable):
         raise TypeError("an interactive measurement cannot be converted; convert each measurement that it is asked")
     if isinstance(release, (dict, list, tuple)):
