@@ -146,13 +146,13 @@ class JointLaw:
 
     def quantile(self, failure_probability: float) -> tuple[float, float]:
         """Return ``u``, and the probability, at most ``failure_probability``, that ``U > u``."""
-        values, weights = self._above
+        values, weights = self._upper_law
         tails = np.append(np.cumsum(weights[:0:-1])[::-1] * _MARGIN, 0.0)
         first = int(np.argmax(tails <= failure_probability))
         return float(values[first]), float(tails[first])
 
     @cached_property
-    def _above(self) -> Law:
+    def _upper_law(self) -> Law:
         """A law that bounds ``P(U > u)`` for every ``u``."""
         return self._sum(_split_up)
 

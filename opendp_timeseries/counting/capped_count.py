@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries.counting.gap import kept_apart
+from opendp_timeseries.counting.gap import mark_apart
 from opendp_timeseries.counting.identifiers import Labels, text_words
 from opendp_timeseries.counting.scaling import MOST_SUM, Sizes, sizes_of, weights_of
 from opendp_timeseries.counting.sorting import sort, sort_along
@@ -300,7 +300,7 @@ def _with_gap(pairs: _Pairs, gap: int, cycle: int) -> _Pairs:
     """Keep the pairs that are a gap apart, within each series of ``cycle`` steps."""
     series, steps = np.divmod(pairs.steps, cycle)
     begins, _ = _groups(pairs.people, series)
-    return pairs.where(kept_apart(steps, begins, gap=gap, cycle=cycle))
+    return pairs.where(mark_apart(steps, begins, gap=gap, cycle=cycle))
 
 
 def _in_few_series(pairs: _Pairs, key_cap: int, cycle: int, order: Order) -> _Pairs:

@@ -192,7 +192,7 @@ def check_log(
     engine = engine_of(table)
     tally, steps = engine.tally(table, reading), engine.participation(table, reading)
 
-    def counted(reading: Reading, weighting: Weighting) -> float:
+    def total_of(reading: Reading, weighting: Weighting) -> float:
         # The key decides which steps are lost, not how many.
         counts = engine.count(table, Count(reading, weighting), bytes(16))
         return math.ldexp(int(counts.sum()), -weighting.resolution_bits)
@@ -200,17 +200,17 @@ def check_log(
     limit = MAX_BOUND if reading.is_sum else tally.rows + 1
     on_grid = replace(reading, step_cap=limit, gap=1, key_cap=None)
     # Of a file that was folded, there is no more of anybody in a step than the bound.
-    events = counted(on_grid, everything) if reading.is_sum else tally.counted
+    events = total_of(on_grid, everything) if reading.is_sum else tally.counted
 
-    def lost(reading: Reading, weighting: Weighting) -> float:
-        return 1 - counted(reading, weighting) / events if events else 0.0
+    def lost_share(reading: Reading, weighting: Weighting) -> float:
+        return 1 - total_of(reading, weighting) / events if events else 0.0
 
     within_gap: dict[str, object] = {}
     if reading.gap > 1:
         near = engine.participation(table, replace(reading, gap=1)).sum() - steps.sum()
         within_gap = {
             "steps_within_gap": int(near),
-            "events_within_gap_share": lost(replace(reading, step_cap=limit), everything),
+            "events_within_gap_share": lost_share(replace(reading, step_cap=limit), everything),
         }
     unasked = dict.fromkeys(name for name, column in (("unknown_key", by), ("no_value", value)) if column is None)
     return LogCheck(
@@ -218,7 +218,7 @@ def check_log(
         period=within,
         individuals=steps.size,
         individuals_over_cap=int(np.count_nonzero(steps > weighting.cap)),
-        events_lost_share=lost(reading, weighting),
+        events_lost_share=lost_share(reading, weighting),
         excess=excess,
         gap=reading.gap,
         key_cap=reading.key_cap,

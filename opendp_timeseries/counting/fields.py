@@ -52,11 +52,11 @@ def plain_fields(block: bytes, where: Sequence[int], delimiter: str) -> "list[py
         starts = np.where(has_field, bound[np.minimum(field, last)] + 1, ends)
         if returns:
             ends = ends - ((text[ends - 1] == _RETURN) & (starts < ends))
-        columns.append(_between(starts, ends, block))
+        columns.append(_slices(starts, ends, block))
     return columns
 
 
-def _between(starts: NDArray[np.int64], ends: NDArray[np.int64], block: bytes) -> "pyarrow.BinaryArray":
+def _slices(starts: NDArray[np.int64], ends: NDArray[np.int64], block: bytes) -> "pyarrow.BinaryArray":
     """Return parts of a block in their order, as an array."""
     pyarrow = sys.modules["pyarrow"]
     offsets = np.column_stack([starts, ends]).astype(np.int32).ravel()

@@ -12,7 +12,7 @@ Ints = NDArray[np.int64]
 Marks = NDArray[np.bool_]
 
 
-def kept_apart(steps: Ints, begins: Ints, *, gap: int, cycle: int) -> Marks:
+def mark_apart(steps: Ints, begins: Ints, *, gap: int, cycle: int) -> Marks:
     """Mark the steps that are kept, of many groups at once: one for each individual and series.
 
     :param steps: group after group, in ``0 … cycle - 1``, distinct and in order within each.
@@ -21,7 +21,7 @@ def kept_apart(steps: Ints, begins: Ints, *, gap: int, cycle: int) -> Marks:
     :param cycle: ``T``, number of steps of the grid, at most 2^31.
 
     >>> import numpy as np
-    >>> kept_apart(np.array([0, 3, 4, 6, 9, 0, 5]), np.array([0, 5]), gap=3, cycle=10)
+    >>> mark_apart(np.array([0, 3, 4, 6, 9, 0, 5]), np.array([0, 5]), gap=3, cycle=10)
     array([ True,  True, False,  True, False,  True,  True])
     """
     lengths = np.diff(begins, append=steps.size)

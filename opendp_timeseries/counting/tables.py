@@ -309,7 +309,7 @@ def _labels(cells: Sequence[object], codes: Ints | None, *, exact: bool) -> Labe
     if not isinstance(cells, Texts) and not set(map(type, cells)) <= {str, type(None)}:
         texts = [cell if type(cell) is str else identifier_text(cell) for cell in cells]
     if codes is None:
-        texts, codes = _distinct(texts)
+        texts, codes = _distinct_texts(texts)
     if isinstance(texts, Texts) and not texts.special().size:
         return Labels(codes=codes, names=texts)
     if not exact:
@@ -321,7 +321,7 @@ def _labels(cells: Sequence[object], codes: Ints | None, *, exact: bool) -> Labe
     return Labels(codes=codes, names=list(names))
 
 
-def _distinct(texts: Sequence[str | None]) -> tuple[Sequence[str | None], Ints]:
+def _distinct_texts(texts: Sequence[str | None]) -> tuple[Sequence[str | None], Ints]:
     """The distinct texts of rows, and the codes of these; None, too, is a text or has the code -1."""
     pyarrow = sys.modules.get("pyarrow")
     if pyarrow is not None:  # twice as fast
@@ -525,7 +525,7 @@ def _from_numpy(array: NDArray[np.generic]) -> Column:
     if kind in "fc" and dtype.itemsize > (8 if kind == "f" else 16):
         return Column(dtype)  # of numbers that no other type holds; never the work of one row
     if kind in "OUST":
-        cells: list[object] = [*_known_text(array)] if kind == "U" else array.tolist()
+        cells: list[object] = [*_text_cells(array)] if kind == "U" else array.tolist()
         if kind == "S":
             cells = [cell.decode("utf-8", "surrogateescape") for cell in cast(list[bytes], cells)]
         return Column(dtype, cells=cells, missing=missing)
@@ -537,7 +537,7 @@ def _from_numpy(array: NDArray[np.generic]) -> Column:
     return Column(dtype, array, missing=missing)
 
 
-def _known_text(array: NDArray[np.generic]) -> list[str | None]:
+def _text_cells(array: NDArray[np.generic]) -> list[str | None]:
     """Text of fixed width as strings; None for code points beyond Unicode, which would raise (they take a view)."""
     width = max(array.dtype.itemsize // 4, 1)
     text: NDArray[Any] = np.ascontiguousarray(array, dtype=f"U{width}")

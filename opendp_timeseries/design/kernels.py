@@ -165,13 +165,13 @@ class Kernel:
     def python(self) -> str:
         """Return the call that makes this kernel, after ``ts.``."""
         maker, *parameter = self.name.split()
-        if maker == "identity" or self._named(self.resolution_bits) != self:
+        if maker == "identity" or self._of_name(self.resolution_bits) != self:
             return f"Kernel.from_dict({self.to_dict()!r}, {self.size})"
         if self.resolution_bits != _RESOLUTION_BITS:
             parameter.append(f"resolution_bits={self.resolution_bits}")
         return f"{maker}_kernel({', '.join([str(self.size), *parameter])})"
 
-    def _named(self, resolution_bits: int) -> Kernel | None:
+    def _of_name(self, resolution_bits: int) -> Kernel | None:
         """Return what a constructor makes by this kernel's name; None if there is no such name."""
         maker, _, parameter = self.name.partition(" ")
         if maker not in _NAMED:
@@ -192,8 +192,8 @@ class Kernel:
         """
         if self.resolution_bits <= resolution_bits:
             return self
-        if self._named(self.resolution_bits) == self:
-            return self._named(resolution_bits) or self
+        if self._of_name(self.resolution_bits) == self:
+            return self._of_name(resolution_bits) or self
         return _rounded(self.name, self.taps, resolution_bits, self.l1 if self.is_symmetric_decreasing else None)
 
     def convolve(self, other: Kernel, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:

@@ -51,7 +51,7 @@ class Width(NamedTuple):
         """True if the width is in calendar units, so that steps begin by a clock."""
         return self.of != "ns"
 
-    def around(self, date: np.datetime64) -> Dates:
+    def bounds_of(self, date: np.datetime64) -> Dates:
         """Return the first days of the calendar unit of a date and of the next unit; weeks begin on Monday."""
         length, of = _UNITS[self.unit]
         zero = _MONDAY if of == "D" else np.datetime64("1970-01", "M")
@@ -75,7 +75,7 @@ class Width(NamedTuple):
         units = [unit for unit, (length, of) in _UNITS.items() if of == self.of and self.number % length == 0]
         day = day_of(first, zone) if self.is_calendar and zone is not None else None
         widths = [self._replace(unit=unit) for unit in units]
-        return [width for width in widths if day is None or width.around(day)[0] == day][-1]
+        return [width for width in widths if day is None or width.bounds_of(day)[0] == day][-1]
 
 
 def parse_width(step: object) -> Width:
@@ -113,7 +113,7 @@ def edges_of(width: Width, first: int, *, size: int | None, last: int | None, zo
     start = write_instant(first, zone)
     if width.is_calendar:
         assert zone is not None
-        days = width.around(day_of(first, zone))
+        days = width.bounds_of(day_of(first, zone))
         # Further days make up for skipped ones.
         edges = width.begins(days[0], zone, steps=(size or 0) + _MAX_SKIPPED, beyond=last)
         if edges[0] != first:

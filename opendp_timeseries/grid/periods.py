@@ -108,7 +108,7 @@ def _by_calendar(period: Period, length: str, grid: TimeGrid) -> tuple[Ints, tup
         )
     width, edges = parse_width(length), grid.edges().astype("M8[ns]").astype(np.int64)
     start, stop = int(edges[0]), int(edges[-1])
-    begins = width.begins(width.around(day_of(start, zone))[0], zone, beyond=stop)
+    begins = width.begins(width.bounds_of(day_of(start, zone))[0], zone, beyond=stop)
     begins = begins[np.searchsorted(begins, start, side="right") - 1 : np.searchsorted(begins, stop)]
     within = begins[begins > start]
     starts = np.searchsorted(edges, within)

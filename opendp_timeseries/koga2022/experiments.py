@@ -34,31 +34,31 @@ def pems(path: str | PathLike[str]) -> Problem:
         ``tests/data/pems_flow_5min_2016_janfeb.csv`` of the repository, which leaves out weekends and holidays.
     :raises OSError: if there is no such file.
     """
-    return _tenth("PeMS", load_flow(path)[:1800])
+    return _problem_of("PeMS", load_flow(path)[:1800])
 
 
 def gowalla_like() -> Problem:
     """Return a generated series of the paper's Gowalla settings: 725 days, about 7 a day."""
-    return _generated("Gowalla-like", size=725, individuals=740, period=7, depth=0.3)
+    return _simulated_problem("Gowalla-like", size=725, individuals=740, period=7, depth=0.3)
 
 
 def foursquare_like() -> Problem:
     """Return a generated series of the paper's Foursquare settings: 2,126 steps of 6 hours, about 14 a step."""
-    return _generated("Foursquare-like", size=2126, individuals=2620, period=4, depth=0.6)
+    return _simulated_problem("Foursquare-like", size=2126, individuals=2620, period=4, depth=0.6)
 
 
-def _tenth(name: str, signal: NDArray[np.int64]) -> Problem:
+def _problem_of(name: str, signal: NDArray[np.int64]) -> Problem:
     """Return the problem with the paper's ``I = ⌈T/10⌉`` for real series."""
     cap = math.ceil(len(signal) / 10)
     return Problem(name=name, signal=signal, truth=signal.astype(np.float64), participation_cap=cap)
 
 
-def _generated(name: str, *, size: int, individuals: int, period: int, depth: float) -> Problem:
+def _simulated_problem(name: str, *, size: int, individuals: int, period: int, depth: float) -> Problem:
     """Generate a public log in which nobody exceeds ``I = ⌈T/10⌉``, the same at every call, and count it."""
     law = power_law(participation_cap=math.ceil(size / 10), exponent=1.5)
     profile = daily_profile(size, period, depth=depth)
     log = simulate_event_log(ts.TimeGrid(size=size), individuals, law, rng=np.random.default_rng(2022), profile=profile)
-    return _tenth(name, np.bincount(log["time"], minlength=size))
+    return _problem_of(name, np.bincount(log["time"], minlength=size))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

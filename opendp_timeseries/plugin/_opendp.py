@@ -52,12 +52,12 @@ def maker_of(name: str) -> str | None:
 
 
 #: Under which names queries of OpenDP find what another plugin has taken the name of.
-OTHERWISE: Final = "timeseries_"
+_PREFIX: Final = "timeseries_"
 
 
-def registered(name: str) -> str:
+def registered_name(name: str) -> str:
     """Return the name by which queries find a constructor of this package; the name itself if it has none."""
-    return name if str(maker_of(name)).startswith(_PACKAGE) or maker_of(OTHERWISE + name) is None else OTHERWISE + name
+    return name if str(maker_of(name)).startswith(_PACKAGE) or maker_of(_PREFIX + name) is None else _PREFIX + name
 
 
 def then(
@@ -70,7 +70,7 @@ def then(
     """
     name = make.__name__.removeprefix("make_")
     if maker_of(name) is not None and not str(maker_of(name)).startswith(_PACKAGE):
-        name = OTHERWISE + name
+        name = _PREFIX + name
     constructors.pop(name, None)
     dp.register(make, name)
     partial: Callable[P, Partial] = constructors[name][0]
@@ -86,12 +86,12 @@ def callback(function: Callable[[A], R]) -> Callable[[A], R]:
     no memory left for that, it ends the process, or never returns.
     """
 
-    def called(data: A) -> R:
+    def call(data: A) -> R:
         with contextlib.suppress(MemoryError):
             return function(data)
         raise MemoryError("memory was exhausted; use a machine with more, or fewer steps or keys")
 
-    return called
+    return call
 
 
 def signal_domain(T: str, size: int) -> dp.Domain:

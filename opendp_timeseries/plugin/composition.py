@@ -77,7 +77,7 @@ def make_composition(
 def _composition(measurements: Sequence[dp.Measurement], factor: float, view: View) -> dp.Measurement:
     if factor != 1:
         measurements = [mechanism.times(factor) for mechanism in _mechanisms(measurements)]
-    members, process = noise_parts(_listed(measurements))
+    members, process = noise_parts(_as_list(measurements))
     composition = _composition_of_noise(members, view)
     return composition if process is None else composition >> process
 
@@ -141,12 +141,12 @@ def then_composition(measurements: Sequence[dp.Measurement | Partial], **options
     :param measurements: as there, or in their ``then_`` form, such as ``then_participation_count(…) >> …``.
     :param options: as there.
     """
-    return Partial(lambda domain, metric: make_composition(completed(measurements, domain, metric), **options))
+    return Partial(lambda domain, metric: make_composition(measurements_on(measurements, domain, metric), **options))
 
 
-def completed(measurements: Sequence[Any], domain: dp.Domain, metric: dp.Metric) -> list[dp.Measurement]:
+def measurements_on(measurements: Sequence[Any], domain: dp.Domain, metric: dp.Metric) -> list[dp.Measurement]:
     """Return measurements on a space, of which some may be partial constructors."""
-    return [member(domain, metric) if isinstance(member, Partial) else member for member in _listed(measurements)]
+    return [member(domain, metric) if isinstance(member, Partial) else member for member in _as_list(measurements)]
 
 
 def least_factor(
@@ -197,7 +197,7 @@ def least_factor_at(measurements: Sequence[dp.Measurement], budget: Budget, d_in
     return factor if factor == 0 or budget.admits(loss_at(factor)) else calibrate(loss_at, budget, start=start)
 
 
-def _listed(measurements: Sequence[T]) -> list[T]:
+def _as_list(measurements: Sequence[T]) -> list[T]:
     if not isinstance(measurements, (list, tuple)):
         raise TypeError(f"measurements ({type(measurements).__name__}) must be a list of measurements: {_REMEDY}")
     if not measurements:
@@ -207,7 +207,7 @@ def _listed(measurements: Sequence[T]) -> list[T]:
 
 def _mechanisms(measurements: Sequence[dp.Measurement]) -> list[Mechanism]:
     """Return what is known of each measurement of one space."""
-    mechanisms, listed = [], _listed(measurements)
+    mechanisms, listed = [], _as_list(measurements)
     for k, member in enumerate(listed):
         if not isinstance(member, dp.Measurement):
             raise TypeError(f"measurements[{k}] ({type(member).__name__}) must be a measurement: {_REMEDY}")

@@ -42,10 +42,10 @@ from opendp_timeseries.plugin._opendp import (
     loss_form,
     maker_of,
     parts_of,
-    registered,
+    registered_name,
     vector_space,
 )
-from opendp_timeseries.plugin.composition import completed, least_factor_at, make_composition
+from opendp_timeseries.plugin.composition import least_factor_at, make_composition, measurements_on
 from opendp_timeseries.plugin.lp_distance import make_lp_distance, moves_one_way
 from opendp_timeseries.plugin.mechanisms import mechanism_of, noise_part, spending_first
 from opendp_timeseries.plugin.spaces import (
@@ -187,7 +187,7 @@ def compositor(
     budget = _account(domain, metric, d_in, measure, d_out, parts)
     context = Context(
         budget.accountant,
-        _answering(budget.accountant, data, domain),
+        _queryable_of(budget.accountant, data, domain),
         d_in=d_in,
         d_mids=budget.shares,
         d_out=budget.limit,
@@ -201,7 +201,7 @@ def compositor(
     return context
 
 
-def _answering(accountant: dp.Measurement | Odometer, data: object, domain: dp.Domain) -> dp.Queryable:
+def _queryable_of(accountant: dp.Measurement | Odometer, data: object, domain: dp.Domain) -> dp.Queryable:
     """Return the queryable of an accountant; of one number for many, say what is missing."""
     try:
         answer: dp.Queryable = accountant(data)
@@ -375,7 +375,7 @@ class Query(OpenQuery):
         """Return what adds the stage of this name: of this package, or of OpenDP where it takes these data."""
         if name.startswith("_"):
             return cast(Callable[..., Query], super().__getattr__(name))  # which raises
-        name = registered(name)
+        name = registered_name(name)
         space = self.chain if isinstance(self.chain, tuple) else getattr(self.chain, "output_space", [None])
         domain = space[0]
         frame, maker = isinstance(domain, LazyFrameDomain), maker_of(name)
@@ -492,7 +492,7 @@ class Query(OpenQuery):
         account = _account(domain, metric, d_in, measure, share, parts)
         accountant = account.accountant if isinstance(chain, tuple) else chain >> account.accountant
 
-        def nested(queryable: dp.Queryable) -> Context:
+        def open_context(queryable: dp.Queryable) -> Context:
             context = Context(accountant, queryable, d_in, account.shares, share, (domain, metric))
             context.parent = context.budget = account.parent
             if isinstance(outer, Context):
@@ -504,7 +504,7 @@ class Query(OpenQuery):
                 context.invocation = secrets.token_hex(16)
             return context
 
-        return self.new_with(chain=accountant, wrap_release=nested)
+        return self.new_with(chain=accountant, wrap_release=open_context)
 
     def subsampled_gaussian(self, *args: object, **options: Any) -> Query:
         """Add the subsampled Gaussian within this query's share, see :func:`.make_subsampled_gaussian`.
@@ -555,7 +555,7 @@ class Query(OpenQuery):
         if isinstance(chain, PartialChain):
             raise ValueError("a stage before the composition lacks a parameter; give it: only scales are searched for")
         domain, metric, d_in = self._space()
-        members, budget = completed(measurements, domain, metric), self._in_share(options)
+        members, budget = measurements_on(measurements, domain, metric), self._in_share(options)
         if budget is not None and factor is None:
             factor = least_factor_at(members, budget, d_in)
             if factor == 0:

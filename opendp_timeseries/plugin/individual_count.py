@@ -8,7 +8,7 @@ from opendp_timeseries.design.weighting import Drop, Weighting
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import then
-from opendp_timeseries.plugin.participation_count import counted, tiers_of
+from opendp_timeseries.plugin.participation_count import count_of_log, tiers_of
 from opendp_timeseries.plugin.spaces import log_of
 
 
@@ -79,7 +79,7 @@ def make_individual_count(
     if grid is not None and check_grid(grid) and grid.start is not None and grid.end is not None:
         one_step = TimeGrid.from_edges([grid.start, grid.end], zone=grid.zone)
     reading = Reading(**log, grid=one_step, once_over=grid)
-    return counted(input_domain, input_metric, Count(reading, _weighting(reading, key_cap, tiers)))
+    return count_of_log(input_domain, input_metric, Count(reading, _weighting(reading, key_cap, tiers)))
 
 
 def _weighting(reading: Reading, key_cap: int | None, tiers: Tiers | None) -> Weighting:

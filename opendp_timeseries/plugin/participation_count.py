@@ -171,7 +171,7 @@ def make_participation_count(
     )
     sizes = {"typical": typical, "total_bound": total_bound}
     weighting = _weighting(reading, participation_cap, tiers, sizes, excess=excess, norm=norm, per=per)
-    return counted(input_domain, input_metric, Count(reading, weighting, _grid_of_totals(grid, per)))
+    return count_of_log(input_domain, input_metric, Count(reading, weighting, _grid_of_totals(grid, per)))
 
 
 def _weighting(
@@ -217,7 +217,7 @@ def _grid_of_totals(grid: TimeGrid, per: TimeGrid | str | int | None) -> TimeGri
     return TimeGrid.from_edges([f"{edge}Z" for edge in grid.edges()[[*starts, grid.size]]], zone=grid.zone)
 
 
-def counted(input_domain: dp.Domain, input_metric: dp.Metric, count: Count) -> dp.Transformation:
+def count_of_log(input_domain: dp.Domain, input_metric: dp.Metric, count: Count) -> dp.Transformation:
     """Return the transformation from a log to a count."""
     check_readable(count.reading, input_domain)
     bits = count.resolution_bits

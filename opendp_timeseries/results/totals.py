@@ -154,7 +154,7 @@ def longer_steps(grid: TimeGrid, step: str | int) -> tuple[NDArray[np.int64], Ti
     elif zone is None:
         raise ValueError(f"step ({step!r}) is a unit of the calendar, so the grid must have a zone; or write '24h'")
     else:
-        begins = width.begins(width.around(day_of(first, zone))[0], zone, beyond=last)
+        begins = width.begins(width.bounds_of(day_of(first, zone))[0], zone, beyond=last)
     begins = begins[: int(np.searchsorted(begins, last)) + 1]
     starts = np.searchsorted(instants, begins[:-1])
     if np.any(instants[starts[1:]] != begins[1:-1]):

@@ -149,7 +149,7 @@ def test_no_mass_is_lost_on_the_lattice(monkeypatch):
     lattice(monkeypatch)
     monkeypatch.setattr(joint, "_CUT", 0.9)
     law = joint_loss([count(30, 0.2, 9.0), count(20, 0.3, 7.0)]).law
-    for values, weights in (law.increasing, law._above):
+    for values, weights in (law.increasing, law._upper_law):
         assert math.fsum(weights) >= 1
         assert values[-1] >= 30 / 81 + 20 / 49
         assert weights[-1] > 1e-5

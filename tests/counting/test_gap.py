@@ -7,7 +7,7 @@ import pytest
 
 from opendp_timeseries.counting.capped_count import capped_count
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.gap import kept_apart
+from opendp_timeseries.counting.gap import mark_apart
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.grid import TimeGrid
 from tests import make
@@ -62,7 +62,7 @@ def test_what_is_left_of_all_sets_of_steps_is_apart_and_begins_with_the_first():
         steps = np.concatenate(sets)
         begins = np.cumsum([0, *map(len, sets)])[:-1]
         for gap in range(1, cycle + 1):
-            marks = np.split(kept_apart(steps, begins, gap=gap, cycle=cycle), begins[1:])
+            marks = np.split(mark_apart(steps, begins, gap=gap, cycle=cycle), begins[1:])
             for own, kept in zip(sets, marks, strict=True):
                 remaining = np.array(own)[kept].tolist()
                 assert remaining == oracle.rested(own, gap, cycle)
