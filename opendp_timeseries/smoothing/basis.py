@@ -39,7 +39,7 @@ class Basis:
     at any hour, and one over the hours, which is as smooth as the day's own: its harmonic is k days and h weeks, and
     its variance the product of both. A drift that is a random walk has variance ``∝ j⁻²`` in its j-th half-wave, and a
     trend that is a straight line and an integrated random walk ``j⁻⁴`` (Karhunen–Loève). Level and line have variance
-    1.
+    1. The level drifts likewise, if it is to.
     """
 
     size: int  # steps of the series
@@ -49,11 +49,18 @@ class Basis:
     selection: NDArray[np.int64] | None = None  # which of them are not too small to matter; None for all
     by_phase: bool = False  # whether patterns of longer seasons depend on the phase of the shortest
     envelope: Array | None = None  # size of longer seasons' patterns by season and phase of the shortest; None for ones
+    drift: bool = False  # whether the level drifts where it has no trend
 
     @cached_property
     def _columns(self) -> NDArray[np.void]:
-        """One row for each column: season (-1 is the level, -2 the trend), harmonic, frequency, sine, half-waves."""
-        return _columns(self.size, tuple(season.length for season in self.seasons), self.trend, self.limit)
+        """One row for each column: season (-1 is the level, -2 how it moves), harmonic, frequency, sine, half-waves."""
+        lengths = tuple(season.length for season in self.seasons)
+        plain = sum(season.size is None for season in self.seasons)
+        return _columns(self.size, lengths, plain, self.trend, self._drifts, self.limit)
+
+    @property
+    def _drifts(self) -> bool:
+        return self.drift and not self.trend
 
     def at(self, steps: NDArray[np.int64]) -> Array:
         """Return the columns at these steps, one row for each."""
@@ -78,11 +85,14 @@ class Basis:
 
     def _sizes(self, steps: NDArray[np.int64]) -> Array:
         """Return the size of each season's patterns at these steps."""
-        if self.envelope is None:
-            return np.ones((len(self.seasons), 1))
-        phases = self.envelope.shape[1]
-        where = self.seasons[0].at(steps) * phases
-        return np.array([np.interp(where, np.arange(phases), row, period=phases) for row in self.envelope])
+        sizes = np.ones((len(self.seasons), len(steps)))
+        if self.envelope is not None:
+            phases = self.envelope.shape[1]
+            where = self.seasons[0].at(steps) * phases
+            sizes[:] = [np.interp(where, np.arange(phases), row, period=phases) for row in self.envelope]
+        for row, season in zip(sizes, self.seasons, strict=True):
+            row *= 1.0 if season.size is None else season.size[steps]
+        return sizes
 
     def with_sizes(self, power: Array) -> "Basis":
         """Return a basis of all columns where patterns of longer seasons are as large as this mean square says.
@@ -112,7 +122,7 @@ class Basis:
     def start(self) -> Array:
         """Logarithms of the parameters before the fit: the modes of their priors."""
         season = [0.2, 3.0, 3e-3]  # variance of the pattern, harmonic h₀ from which it decays, share of its drift
-        return np.log(season * len(self.seasons) + [0.1] * self.trend)  # variance of the trend
+        return np.log(season * len(self.seasons) + [0.1] * (self.trend or self.drift))  # variance of trend or drift
 
     @cached_property
     def _logarithms(self) -> "_Logarithms":
@@ -122,7 +132,7 @@ class Basis:
         added = np.zeros((len(season), len(self.start())))
         added[waves, 3 * its] = added[moving, 3 * season[moving] + 2] = 1.0
         added[trend, -1:] = 1.0
-        steep = np.where(season == -2, 4.0, 2.0) * np.log(np.maximum(bends, 1))
+        steep = np.where(trend & self.trend, 4.0, 2.0) * np.log(np.maximum(bends, 1))
         length = np.array([period.length for period in self.seasons] or [1.0])[its]
         cycles = length / length.min(initial=math.inf)
         inner = np.where(self.by_phase & (cycles >= 2), np.round(self._columns["harmonic"][waves] / cycles), 0.0)
@@ -160,22 +170,27 @@ def _powers(wave: NDArray[np.complex128], number: int) -> list[NDArray[np.comple
 
 
 @lru_cache(maxsize=8)
-def _columns(size: int, lengths: tuple[float, ...], trend: bool, limit: int) -> NDArray[np.void]:
+def _columns(
+    size: int, lengths: tuple[float, ...], plain: int, trend: bool, drift: bool, limit: int
+) -> NDArray[np.void]:
+    """Return the columns; those of seasons after the plain ones have sizes of their own, and do not drift."""
     waves: list[tuple[int, int, float, bool, int]] = []
     frequencies: set[float] = set()
     fewest, largest = _HARMONICS
-    highest = min(max(limit // max(2 * len(lengths), 1), fewest), largest)
+    highest = min(max(limit // max(2 * plain, 1), fewest), largest)
     for season, length in enumerate(lengths):
         for harmonic in range(1, min(highest, math.floor(length / 2)) + 1):
             frequency = harmonic / length
-            if round(frequency, 12) not in frequencies:
+            if season >= plain or round(frequency, 12) not in frequencies:
                 frequencies.add(round(frequency, 12))
                 both = (False, True) if frequency < 0.5 else (False,)  # cosine and sine
                 waves += [(season, harmonic, frequency, sine, 0) for sine in both]
     entries = [(-1, 0, 0.0, False, 0), *waves]
     if trend:
         entries += [(-2, 0, 0.0, False, bend) for bend in range(_BENDS + 1)]  # the first is a straight line
-    drifting = [wave for wave in waves if wave[1] <= _DRIFTING]
+    if drift:
+        entries += [(-2, 0, 0.0, False, bend) for bend in range(1, _BENDS + 1)]
+    drifting = [wave for wave in waves if wave[0] < plain and wave[1] <= _DRIFTING]
     for half_waves in range(1, _HALF_WAVES + 1):
         drifts = [(*wave[:4], half_waves) for wave in drifting if half_waves * _CYCLES * lengths[wave[0]] <= size]
         if len(entries) + len(drifts) > limit:

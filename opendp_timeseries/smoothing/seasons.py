@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +20,10 @@ _DAYS: Final = {"1d": 1, "1w": 7}
 _MONTHS: Final = {"1mo": 1, "1q": 3, "1y": 12}
 _MONDAY: Final = np.datetime64("1970-01-05", "D")
 _SUNDAY: Final = 6
+#: What weekends have of their own, beside working days: nothing in the mean of a week, with a mean square of 1.
+_OF_WEEKDAYS: Final = np.array([-2.0, -2.0, -2.0, -2.0, -2.0, 5.0, 5.0]) / 10**0.5
+#: Over so many weeks, the time of the year shows.
+_MONTHS_OF_WEEKS: Final = 12
 _REMEDY: Final = f"a season is a number of steps, such as seasons=24 for a day of hours, or one of {', '.join(PERIODS)}"
 
 
@@ -30,6 +34,7 @@ class Season:
     length: float  # in steps; of most steps, if they are not all alike
     phase: Array | None = None  # the share of it that is over as each step begins; None if the step's number tells
     name: str = ""  # as it was given
+    size: Array | None = None  # of the pattern at each step; None if it is the same at all
 
     def __str__(self) -> str:
         return self.name or f"{self.length:g}"
@@ -61,6 +66,21 @@ def read_seasons(given: Seasons, grid: TimeGrid | None, size: int, holidays: obj
     if len(free) and not any(season.name == "1w" for season in seasons.values()):
         raise ValueError("holidays are like Sundays: give also seasons='1w', or ('1d', '1w') and the like")
     return tuple(sorted(seasons.values(), key=lambda season: season.length))
+
+
+def lasts_months(seasons: tuple[Season, ...], size: int) -> bool:
+    """Return whether a series of so many steps is so long that the time of the year shows, if its weeks are known."""
+    return any(season.name == "1w" and size >= _MONTHS_OF_WEEKS * season.length for season in seasons)
+
+
+def with_weekends(seasons: tuple[Season, ...]) -> tuple[Season, ...]:
+    """Return seasons, and after them what the day has of its own at weekends, if they are of the day and the week."""
+    by_name = {season.name: season for season in seasons}
+    week = by_name.get("1w")
+    if "1d" not in by_name or week is None or week.phase is None:
+        return seasons
+    weekday = np.floor(7 * week.phase + 1e-9).astype(np.int64)
+    return (*seasons, replace(by_name["1d"], name="", size=_OF_WEEKDAYS[weekday]))
 
 
 def _by_calendar(name: str, grid: TimeGrid | None, holidays: NDArray[np.datetime64]) -> Season:

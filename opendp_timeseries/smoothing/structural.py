@@ -22,7 +22,7 @@ from opendp_timeseries.smoothing.basis import Basis
 from opendp_timeseries.smoothing.linearised import SHORTEST, TANGENT, Learnt, Link, Model, Normal, Solved, State
 from opendp_timeseries.smoothing.matrices import Array, FitError, crossed, times
 from opendp_timeseries.smoothing.observations import Observations
-from opendp_timeseries.smoothing.seasons import Season
+from opendp_timeseries.smoothing.seasons import Season, lasts_months, with_weekends
 
 #: Kept steps times the square of the number of columns: above this, there are fewer drifting columns.
 _WORK: Final = 6e8
@@ -70,11 +70,15 @@ def fit(
     fitted without it.
 
     :param unit: of values around zero, how large they may be.
-    :param by_phase: whether patterns of longer seasons depend on the phase of the shortest, as for totals of panels.
+    :param by_phase: for totals of panels: whether patterns of longer seasons depend on the phase of the shortest,
+        weekends have days of their own, and the level drifts over months.
     :raises FitError: if that does not work, saying why.
     """
     most = int(math.sqrt(_WORK / max(len(data.steps), data.size / 3)))
-    basis = Basis(data.size, seasons, trend, limit=most, by_phase=by_phase)
+    drift = by_phase and lasts_months(seasons, data.size)
+    if by_phase and unit is None:
+        seasons = with_weekends(seasons)
+    basis = Basis(data.size, seasons, trend, limit=most, by_phase=by_phase, drift=drift)
     link = Link.of(data) if unit is None else Link(False, unit, 0.0)
     model = Model(data, basis, link)
     try:

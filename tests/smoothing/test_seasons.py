@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from opendp_timeseries import TimeGrid, smooth
-from opendp_timeseries.smoothing.seasons import read_seasons
+from opendp_timeseries.smoothing.observations import Observations
+from opendp_timeseries.smoothing.seasons import read_seasons, with_weekends
+from opendp_timeseries.smoothing.structural import fit
 from tests.reconstruction.simulated import LOCAL, after_changes, error_and_cover, local_rate, sampled
 from tests.refused import refuses
 from tests.releases import panel, release_of
@@ -133,3 +135,57 @@ def test_holidays_of_pandas_are_the_days_that_they_show():
     for zone in (None, "Europe/Berlin"):
         (season,) = read_seasons("1w", grid, 28, pd.DatetimeIndex(["2024-04-03", "2024-04-05"], tz=zone))
         assert np.flatnonzero(season.phase >= 6 / 7).tolist() == [2, 4, 6, 13, 20, 27]
+
+
+def test_weekends_have_a_day_of_their_own():
+    grid = TimeGrid(start="2024-03-01", step="1h", size=1500, zone="Europe/Berlin")
+    day, week, weekend = with_weekends(read_seasons(("1d", "1w"), grid, 1500, [dt.date(2024, 4, 1)]))
+    days = [time.date() for time in grid.edges("local")[:-1].astype("M8[s]").tolist()]
+    free = [day.weekday() > 4 or day == dt.date(2024, 4, 1) for day in days]
+    assert np.array_equal(weekend.size > 0, free)
+    assert np.allclose(weekend.at(np.arange(1500)), day.at(np.arange(1500)))
+    of_week = weekend.size[np.unique(np.floor(7 * week.phase + 1e-9), return_index=True)[1]]
+    assert np.allclose([of_week.mean(), np.mean(of_week**2)], [0, 1])
+    for names in ("1d", "1w", (24, 168)):
+        seasons = read_seasons(names, grid, 1500)
+        assert with_weekends(seasons) is seasons
+
+
+def a_fit(rates, seed, *, start, step, noise):
+    """A count at such rates behind noise, and the posterior of a total of a panel."""
+    rng, size = np.random.default_rng(seed), len(rates)
+    seasons = read_seasons(("1d", "1w"), TimeGrid(start=start, step=step, size=size, zone="UTC"), size)
+    values = rng.poisson(rates) + rng.normal(0, noise, size)
+    return fit(Observations(size, np.arange(size), values, noise**2), seasons, trend=False, by_phase=True)
+
+
+def weekend_rates(weeks):
+    """Peaks in the morning and the evening of working days, and one in the afternoon of free ones."""
+    hours = np.arange(168 * weeks)
+    of_day, is_free = hours % 24, hours // 24 % 7 > 4
+    work = 0.08 + np.exp(-0.5 * ((of_day - 8) / 1.2) ** 2) + np.exp(-0.5 * ((of_day - 17) / 1.8) ** 2)
+    return np.where(is_free, 0.3 * (0.2 + 2 * np.exp(-0.5 * ((of_day - 15) / 3.5) ** 2)), work) * 500, is_free
+
+
+@pytest.mark.long
+def test_weekends_are_covered_at_every_hour():
+    rates, is_free = weekend_rates(4)
+    fits = [a_fit(rates, seed, start="2024-01-01", step="1h", noise=200) for seed in range(10)]
+    within = np.mean([np.abs(one.mean - rates) < 1.645 * one.variance**0.5 for one in fits], axis=0)
+    covered = np.array([within[some].reshape(-1, 24).mean(axis=0) for some in (is_free, ~is_free)])
+    assert 0.84 < covered.mean() < 0.98
+    assert covered.min() > 0.6
+
+
+@pytest.mark.long
+def test_months_differ_as_far_as_is_said():
+    steps = np.arange(4 * 30 * 9)
+    rates = 200 * (1 + 0.25 * np.cos(2 * np.pi * steps / (4 * 365))) * np.array([0.3, 1, 1.5, 1.2])[steps % 4]
+    sums, within = np.kron(np.eye(9), np.ones(4 * 30)), []
+    for seed in range(20):
+        one = a_fit(rates, seed, start="2024-01-01", step="6h", noise=200)
+        for apart in (1, 3, 6):
+            between = sums[apart:] - sums[:-apart]
+            variance = np.sum(between.T * (one.joint @ between.T), axis=0)
+            within.append(np.mean(np.abs(between @ (one.mean - rates)) < 1.645 * variance**0.5))
+    assert np.all(np.reshape(within, (-1, 3)).mean(axis=0) > 0.84)
