@@ -32,6 +32,8 @@ _MADE_UP: Final = (
     "No number here is of any data: all of it is made up from what is publicly known, to show what such a page looks"
     " like, and how wide its intervals are. The noise is as large as it will be, so a small series may come out as 0."
 )
+#: Errors of totals go together where that of their sum is more than this share of what it could be.
+_TOGETHER: Final = 0.5
 #: Bytes of a name of files.
 _LONGEST: Final = 100
 _METHOD: Final = (
@@ -393,7 +395,20 @@ def _compared(series: AnySeries, usual: dict[str, Profile], sums: AnyTotals | No
     if not pairs:
         least = rounded(math.sqrt(2) * half_of_all)
         sentences.append(f"A difference between the sums of two such pages is beyond the noise from {least} on.")
-    return sentences
+    return [*sentences, *_together(sums, half_of_all, level)]
+
+
+def _together(sums: AnyTotals | None, half_of_all: float, level: float) -> list[str]:
+    """Say that the errors of totals go together, if they do."""
+    if sums is None or np.count_nonzero(~sums.is_forecast) < 3:
+        return []
+    low, high = (end[~sums.is_forecast] for end in sums.interval(level))
+    if not half_of_all > _TOGETHER * float((high - low).sum()) / 2:
+        return []
+    return [
+        f"Totals{captions.step_in_words(sums.grid)} err together, as the level of a series is uncertain as a whole:"
+        " where one is too high, most are. Of some series all may lie outside of their intervals, and of most none."
+    ]
 
 
 def _revised(series: AnySeries, earlier: AnySeries, step: str | int, grid: TimeGrid, level: float) -> list[str]:
