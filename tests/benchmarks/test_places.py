@@ -269,13 +269,15 @@ def cards(seed, days=31):
 def test_a_month_of_a_city_at_a_small_budget(epsilon):
     """Stations, four districts and the city, by the hour: sums by the truth, and shares in 90% bands."""
     districts = {f"d{k}": [key for key in STATIONS if key % 4 == k] for k in range(4)}
-    chain, steps = private_count(744, groups={"city": districts}), 744
+    grid, steps = ts.TimeGrid(start="2024-01-01", step="1h", size=744, zone="UTC"), 744
+    chain = SPACE >> ts.then_participation_count(grid, by="key", keys=STATIONS, groups={"city": districts})
     scale, found, said_of, nothing = least(chain, epsilon=epsilon), {}, {}, 0
     for seed in SEEDS:
         log = cards(seed)
         truth = distinct(log, steps)
+        log |= {"time": np.datetime64("2024-01-01", "ns") + log["time"].astype("m8[h]")}
         release = noisy(chain, scale, np.random.default_rng(seed), truth=chain(log))
-        stations, of_districts, total = ts.smooth([release], seasons=(24, 168))
+        stations, of_districts, total = ts.smooth([release], seasons=("1d", "1w"))
         sums = np.array([truth[keys].sum(axis=0) for keys in districts.values()])
         for name, series, counts in (
             ("stations", stations, truth),
@@ -287,8 +289,11 @@ def test_a_month_of_a_city_at_a_small_budget(epsilon):
                 one, of_step = series.resample(step), counts.reshape(len(counts), -1, step).sum(axis=2)
                 low, high = one.interval(0.9)
                 rows.append(((low <= of_step.ravel()) & (of_step.ravel() <= high)).reshape(of_step.shape))
-            by_hour = rows[0].reshape(len(counts), -1, 24).mean(axis=(0, 1))
-            found.setdefault(name, []).append([*(row.mean() for row in rows), *by_hour])
+            by_day = rows[0].reshape(len(counts), 31, 24).mean(axis=0)
+            is_free = np.arange(31) % 7 > 4
+            by_hour = [by_day[some].mean(axis=0) for some in (~is_free, is_free)]
+            of_week = [by_day[np.arange(31) % 7 == day].mean() for day in range(7)]
+            found.setdefault(name, []).append([*(row.mean() for row in rows), *of_week, *np.ravel(by_hour)])
             said_of.setdefault(name, []).append([series.values.sum() / counts.sum(), near(series, counts)[0]])
         nothing += np.count_nonzero(~stations.values.reshape(25, -1).any(axis=1))
     print(f"\nε = {epsilon:g}: stations that are nothing in all hours {nothing}")
@@ -296,13 +301,18 @@ def test_a_month_of_a_city_at_a_small_budget(epsilon):
         cover, (ratio, error) = np.mean(rows, axis=0), np.array(said_of[name]).T
         spread = ratio.std() / len(ratio) ** 0.5
         bands = ", ".join(f"{share:.2f}" for share in cover[:3])
+        of_hours = (
+            f"{part.min():.2f} to {part.max():.2f}, {part[8]:.2f} at 08:00" for part in cover[10:].reshape(2, 24)
+        )
         print(
             f"{name:10s} sum / truth {ratio.mean():.3f} ± {spread:.3f}; error {error.mean():.1f};"
-            f" hours, days, months in bands {bands}; the least of an hour of the day {cover[3:].min():.2f}"
+            f" hours, days, months in bands {bands}; hours of a day of the week {cover[3:10].min():.2f} to"
+            f" {cover[3:10].max():.2f}; of an hour on working days {next(of_hours)}; at weekends {next(of_hours)}"
         )
         assert abs(ratio.mean() - 1) < max(0.05 if epsilon < 1 else 0.02, 3 * spread)
         assert np.all(cover[:3] > 0.84)
-        assert cover[3:].min() > 0.75
+        assert cover[3:10].min() > 0.84
+        assert cover[10:].min() > 0.75
     assert nothing == 0
 
 
