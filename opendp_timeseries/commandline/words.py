@@ -224,8 +224,8 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             bars=(("step_cap", ", as the bound is the most in a step"),), of=_PLANS),
         "bound": Word(int, "the most of one individual in one step, in units of the value, from what is plausible", 600,
             needs=("value",), of=_PLANS),
-        "typical": Word(int, "without a cap: a typical value, in its units, for the finest tier (the cube root of"
-            " the bound)", 20, needs=("value",), bars=_NO_CAP, of=_PLANS),
+        "typical": Word(int, "without a cap: a typical value, in its units, for the finest tier (of the bound,"
+            " 1 and its binary logarithm, or its cube root if more)", 20, needs=("value",), bars=_NO_CAP, of=_PLANS),
         "total_bound": Word(int, "without a cap: the most of one individual in all steps together, for less noise;"
             " those with more lose some", 10_000, needs=("value",), bars=_NO_CAP, of=_PLANS),
         "mean": Word(bool, "say also how much an individual with a value has of it in a step, on average: in"

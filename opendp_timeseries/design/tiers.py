@@ -209,12 +209,14 @@ def _table(ends_below: tuple[int, ...], share_of_remainder: float, last: int) ->
 def tiers_for(reading: Reading, *, typical: int | None = None, total_bound: int | None = None) -> Tiers:
     """Return the tiers of what is read, unless others are asked for: by its size alone, which is public.
 
-    :param typical: a typical value; if left out, the cube root of the bound, or one event, unless the last tier is
-        then far. A bound may be generous: from too high a tier on, all is noisy, and too many tiers tell less apart.
+    :param typical: a typical value; if left out, 1 and the binary logarithm of the bound, or its cube root if that is
+        more, or one event, unless the last tier is then far. A bound may be generous: from too high a tier on, all is
+        noisy, and too many tiers tell less apart.
     """
     tiers = Tiers(ends=(), total_bound=total_bound)
     if typical is None:
-        size = round(reading.step_cap ** (1 / 3)) if reading.is_sum else 1
+        bound = reading.step_cap if reading.is_sum else 1
+        size = round(max(1 + math.log2(bound), bound ** (1 / 3)))
         typical = max(size, math.isqrt(tiers.last(reading) >> _FAR))
     tiers = replace(tiers, typical=typical)
     # Of keys at which people are read once, most are at few.

@@ -117,8 +117,9 @@ def make_participation_count(
     :param value: the column of numbers that are added up; rows are counted if left out.
     :param bound: with a value, the most of one individual in one step, in whole units: public, from what is plausible,
         and never from the log.
-    :param typical: without a cap, how much somebody has in a usual step, by which tiers begin: one event, or the
-        cube root of the bound, if left out. Public; a matter of accuracy alone, as is the next one.
+    :param typical: without a cap, how much somebody has in a usual step, by which tiers begin: one event, or of the
+        bound 1 and its binary logarithm, or its cube root if that is more, if left out. Public; a matter of
+        accuracy alone, as is the next one.
     :param total_bound: without a cap, how much one individual has at most in all steps together, by which tiers end.
         Those who have more weigh less in the last one.
     :param excess: what becomes of an individual in more steps than the cap: ``"downweight"``, unless said otherwise, or

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 #: Between thousands. A comma there, or a point, would be a decimal mark elsewhere.
 THIN: Final = "\u202f"
+#: What stands in place of a number of which nothing is known, as of a mean where there may be nobody.
+_NOTHING: Final = "too uncertain"
 #: What is said of numbers that are too uncertain to read.
 GREY: Final = "Grey are numbers whose ± is larger than they are"
 
@@ -35,8 +37,11 @@ def digits_of(rows: Iterable[Sequence[float]]) -> int:
 
 
 def is_uncertain(values: Any, halves: object) -> Any:
-    """Return whether numbers are too uncertain to read: half of the width of their interval is more than they are."""
-    return np.asarray(halves) > np.abs(values)
+    """Return whether numbers are too uncertain to read: half of the width of their interval is more than they are.
+
+    So are those of which nothing is known.
+    """
+    return (np.asarray(halves) > np.abs(values)) | np.isnan(values)
 
 
 def plain(number: float, places: int) -> str:
@@ -51,9 +56,11 @@ def plain(number: float, places: int) -> str:
 def grouped(number: float, places: int = 0) -> str:
     r"""Write a number for people.
 
-    >>> grouped(-1234567.8), grouped(999.94, 1)
-    ('-1\u202f234\u202f568', '999.9')
+    >>> grouped(-1234567.8), grouped(999.94, 1), grouped(np.nan)
+    ('-1\u202f234\u202f568', '999.9', 'too uncertain')
     """
+    if number != number:
+        return _NOTHING
     return f"{round(number, places) + 0.0:,.{places}f}".replace(",", THIN)
 
 
@@ -63,5 +70,7 @@ def rounded(number: float) -> str:
     >>> rounded(0.01234), rounded(12345.6)
     ('0.0123', '12\u202f300')
     """
+    if number != number:
+        return _NOTHING
     short = f"{number:.3g}"
     return grouped(float(short)) if "e+" in short else short

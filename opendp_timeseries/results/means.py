@@ -3,7 +3,8 @@
 Sums and numbers are released with independent noise, and their errors taken to be independent, too. Those of both grow
 where more come than the model expects, so that intervals of their quotient hold a little more than they say. They are
 Fieller's (1954): all means ``m`` for which the sum less ``m`` times the number is within its error of nothing. No mean
-is below nothing or above the bound of the value. Where the number may be nothing, that is all that is known.
+is below nothing or above the bound of the value. Where the number may be nothing, that is all that is known: the value
+is then the mean of all, and nothing (NaN) where even the number of all may be nothing.
 """
 
 from __future__ import annotations
@@ -93,7 +94,11 @@ class Means(_Quotients, Series):
         """
         groups = groups and {name: list(keys) for name, keys in groups.items()}
         sums, numbers = (series.resample(step, groups=groups, grid=grid) for series in (self.sums, self.numbers))
-        values, standard_error = _quotients(sums, numbers, self.bound)
+        size = self.release.size // len(self.release.keys or (0,))
+        of_all = _mean_of_all(
+            *(series.resample(size, groups=groups, grid=grid) for series in (self.sums, self.numbers)), bound=self.bound
+        )
+        values, standard_error = _quotients(sums, numbers, of_all, self.bound)
         return _MeansOver(
             series=self,
             values=values,
@@ -140,8 +145,9 @@ def means(sums: Series, numbers: Series) -> Means:
     an individual has in a step. Beside numbers of events, by ``step_cap``, it is of what an event has.
 
     Where a number is less than three of its standard errors, no mean is known: the value is then the mean of all, of
-    a panel at this key, and the interval reaches from 0 to the bound. Elsewhere it is Fieller's, which is not
-    symmetric. Means over longer steps, by :meth:`.Series.resample`, are of all that is in them.
+    a panel at this key, and the interval reaches from 0 to the bound. If this is so of the number of all, the value is
+    NaN, and tables, figures and pages show nothing there. Elsewhere the interval is Fieller's, which is not symmetric.
+    Means over longer steps, by :meth:`.Series.resample`, are of all that is in them.
 
     :param sums: of a value, smoothed; or a panel of them.
     :param numbers: of the same grid, keys, caps and columns but for the value and its bound, smoothed in the same way.
@@ -150,11 +156,16 @@ def means(sums: Series, numbers: Series) -> Means:
     """
     bound = _bound_of(sums, numbers)
     parts = [means(*pair) for pair in zip(sums.parts, numbers.parts, strict=True)]
-    values, standard_error = _quotients(sums, numbers, bound)
+    size = sums.release.size // (len(parts) or 1)
+    of_all = _mean_of_all(sums.resample(size), numbers.resample(size), bound=bound)
+    values, standard_error = _quotients(sums, numbers, of_all, bound)
     if parts:  # each by what is known of its key
         values = np.concatenate([part.values for part in parts])
     unclear = int(np.count_nonzero(~is_clear(numbers)))
-    number = f"; {unclear} of {len(values)} numbers may be nothing, where means are that of all" if unclear else ""
+    unknown = np.isnan(values)
+    usual = f"means are that of all{', if that is known' if np.any(unknown) else ''}"
+    shown = "no mean is known" if np.all(unknown) else usual
+    number = f"; {unclear} of {len(values)} numbers may be nothing, where {shown}" if unclear else ""
     return Means(
         values,
         release=sums.release,
@@ -180,13 +191,20 @@ def is_clear(numbers: errors.Estimates) -> NDArray[np.bool_]:
     return numbers.values >= _CLEAR * numbers.standard_error
 
 
-def _quotients(sums: errors.Estimates, numbers: errors.Estimates, bound: int) -> tuple[Array, Array]:
+def _mean_of_all(sums: Totals, numbers: Totals, *, bound: int) -> Array:
+    """Return the mean of all that is in each row, NaN where its number may be nothing."""
+    with np.errstate(all="ignore"):
+        means: Array = np.clip(sums.values / numbers.values, 0, bound)
+    return np.where(is_clear(numbers) & (numbers.values > 0), means, np.nan)
+
+
+def _quotients(sums: errors.Estimates, numbers: errors.Estimates, of_all: Array, bound: int) -> tuple[Array, Array]:
     """Return quotients and their standard errors: where the number may be nothing, that of all, of an unknown error."""
     clear = is_clear(numbers) & (numbers.values > 0)
     (above, of_above), (below, of_below) = _squares(sums), _squares(numbers)
-    of_all = above.sum() / below.sum() if below.sum() > 0 else bound / 2
+    of_row = np.repeat(of_all, len(above) // len(of_all))
     with np.errstate(all="ignore"):
-        values = np.clip(np.where(clear, above / below, of_all), 0, bound)
+        values = np.clip(np.where(clear, above / below, of_row), 0, bound)
         return values, np.where(clear, np.sqrt(of_above + values**2 * of_below) / below, np.nan)
 
 

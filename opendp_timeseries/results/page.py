@@ -145,7 +145,11 @@ class _Cell(NamedTuple):
     def written(self, *, signed: bool = False) -> str:
         """Return the cell of a table."""
         grey = " class=faint" if self.is_faint else ""
-        within = "" if self.half != self.half else f" <small>± {grouped(self.half, self.places)}</small>"
+        within = (
+            ""
+            if self.half != self.half or self.value != self.value
+            else f" <small>± {grouped(self.half, self.places)}</small>"
+        )
         return f"<td{grey}>{'+' if signed and self.value > 0 else ''}{grouped(self.value, self.places)}{within}</td>"
 
 

@@ -134,7 +134,7 @@ def _plot_panel(
     caption = _caption(release, list(drawn.values()), grid, confidence_level, guarantee)
     height = max(1.5 * rows, 2.8) + _height(caption)
     if sharey is None:
-        heights = [float(np.max(np.abs(part.values), initial=0.0)) for part in drawn.values()]
+        heights = [float(np.max(np.abs(np.nan_to_num(part.values)), initial=0.0)) for part in drawn.values()]
         sharey = max(heights) <= APART * min(heights)
     options = {"layout": "constrained", "sharex": True, "sharey": bool(sharey), "squeeze": False}
     figure, grid_of_axes = _pyplot().subplots(rows, columns, figsize=(9.0, height), **options)
@@ -329,7 +329,7 @@ def _name_marks(axes: Axes, series: AnySeries, level: float) -> None:
     figure = axes.figure.figure
     if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)  # or the room is that of axes without a caption
-    at = [(series.values[-1], "forecast" if series.ahead else "estimate", BLUE)]
+    at = [(np.nan_to_num(series.values[-1]), "forecast" if series.ahead else "estimate", BLUE)]
     if series.error_covers in captions.BANDED:
         at.append((series.interval(level)[1][-1], f"{level:.0%} band", "0.45"))
     elif series.error_covers == "noise":

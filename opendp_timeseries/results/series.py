@@ -126,7 +126,7 @@ class Series(errors.Estimates):
                 raise ValueError(f"{name} (shape {array.shape}) must have the release's size ({size})")
             array.flags.writeable = False
             set_field(name, array)
-        if not np.all(np.isfinite(self.values)):
+        if not np.all(np.isfinite(self.values) | (self.is_mean & np.isnan(self.values))):
             raise ValueError("values must be finite: give every step one")
         if np.any(self.standard_error < 0):
             raise ValueError("standard_error must not be negative: it is the standard deviation of each step's error")
@@ -369,8 +369,9 @@ class Series(errors.Estimates):
     def _repr_html_(self) -> str:
         half = self.interval()[1] - self.values
         error = f"±{np.nanmedian(half):.3g}, of the {self.error_covers}" if np.any(np.isfinite(half)) else "not known"
+        average = f"{np.mean(self.values):.4g}" if np.all(np.isfinite(self.values)) else "not known"
         header = ("steps", "made by", "average", "90% interval, in the middle of all")
-        return html_table(header, [(grouped(len(self)), captions.made_by(self), f"{np.mean(self.values):.4g}", error)])
+        return html_table(header, [(grouped(len(self)), captions.made_by(self), average, error)])
 
     def __repr__(self) -> str:
         error = "no standard error" if self.error_covers == "nothing" else f"standard error of the {self.error_covers}"

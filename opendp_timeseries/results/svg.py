@@ -67,6 +67,11 @@ class Drawing(NamedTuple):
     ahead: int  # the first that is a forecast, at least in part
     names: list[str] | None = None  # of the steps, where these are no times of a calendar
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the greatest of what is drawn; NaN if it is nothing."""
+        return float(np.fmin.reduce(self.least)), float(np.fmax.reduce(self.greatest))
+
 
 def drawing_of(profile: Profile) -> Drawing:
     """Return what is drawn of a profile."""
@@ -109,7 +114,8 @@ def ends_of(drawn: Drawing) -> tuple[float, float]:
     """
     low, high = (end[np.isfinite(end)] for end in (drawn.low, drawn.high))
     lowest, highest = (float(np.quantile(end, at)) if len(end) else 0.0 for end, at in ((low, 0.02), (high, 0.98)))
-    bottom, top = min(0.0, float(drawn.values.min())), float(drawn.values.max())
+    least, greatest = drawn.ends
+    bottom, top = float(np.fmin(least, 0.0)), greatest if np.isfinite(greatest) else 0.0
     room = math.inf if is_faint(drawn) else _ROOM * (top - bottom)
     return min(bottom, max(lowest, bottom - room)), max(top, min(highest, top + room))
 
@@ -117,7 +123,7 @@ def ends_of(drawn: Drawing) -> tuple[float, float]:
 def is_faint(drawn: Drawing) -> bool:
     """Return whether a drawing is usually too uncertain to read."""
     half = (drawn.high - drawn.low)[np.isfinite(drawn.high)] / 2
-    return bool(len(half) and is_uncertain(drawn.values.mean(), np.median(half)))
+    return bool(len(half) and is_uncertain(np.nanmean(drawn.values), np.median(half)))
 
 
 def figure(name: str, drawn: Drawing, unit: str, level: float, ends: tuple[float, float], *, captioned: bool) -> str:
@@ -137,8 +143,12 @@ def figure(name: str, drawn: Drawing, unit: str, level: float, ends: tuple[float
         return "".join(f"M{a:g} {b:g}H{c:g}V{d:g}H{a:g}z" for a, c, b, d in rows if math.isfinite(b + d))
 
     def line(values: Array, steps: slice) -> str:
-        rows = list(zip(x[:-1], x[1:], y(values), strict=True))[steps]
-        return f"M{rows[0][0]:g} {rows[0][2]:g}" + "".join(f"V{v:g}H{b:g}" for _, b, v in rows) if rows else ""
+        drawn, text = False, ""  # a line has gaps where nothing is known
+        for begin, end, at in list(zip(x[:-1], x[1:], y(values), strict=True))[steps]:
+            if at == at:
+                text += f"{'' if drawn else f'M{begin:g} {at:g}'}V{at:g}H{end:g}"
+            drawn = at == at
+        return text
 
     lines = f'<path class="series" d="{line(drawn.values, slice(begin, min(drawn.ahead, end)))}"/>'
     if ahead := line(drawn.values, slice(drawn.ahead, end)):
@@ -221,13 +231,13 @@ def _hover_texts(drawn: Drawing, unit: str, level: float) -> list[str]:
 
 def _in_short(drawn: Drawing, unit: str) -> str:
     """Return the alternative text."""
-    names = drawn.names or instants_as_text(drawn.grid).tolist()
-    (begin, end), highest_at = ends_as_text(drawn.grid), names[int(np.argmax(drawn.greatest))]
+    names, (least, greatest) = drawn.names or instants_as_text(drawn.grid).tolist(), drawn.ends
+    (begin, end), highest_at = ends_as_text(drawn.grid), names[int(np.argmax(drawn.greatest == greatest))]
     begin, end = (begin, end) if drawn.names is None else (names[0], names[-1])
     what = f"means of {drawn.longer}, " if drawn.longer else ""
     return (
         f"line of {what}{unit}, from {begin} to {end}; {rounded(drawn.values.mean())} on average,"
-        f" lowest {rounded(drawn.least.min())}, highest {rounded(drawn.greatest.max())} ({highest_at})"
+        f" lowest {rounded(least)}, highest {rounded(greatest)} ({highest_at})"
         + (f"; a forecast from {instants_as_text(drawn.grid)[drawn.ahead]} on" if drawn.ahead < drawn.grid.size else "")
     )
 

@@ -9,7 +9,7 @@ channel is then smoothed by itself, and a departure of which it shows nothing co
 The level is that of all tiers together (``levels``), signed, so that noise does not push it up. How it is shared by
 how often people come is sought apart from it, and not negative: each tier has a sum of weights over the counts of
 those who come so often, and these counts are thought to be a smooth function of how often. It may also be that nobody
-comes more often than a tier ends.
+comes more often than a tier ends. Of values, whose last tier may be far beyond anybody, it is shared as the level says.
 """
 
 import math
@@ -39,6 +39,10 @@ _DEPARTURE: Final = 0.1
 _TOGETHER: Final = 0.06
 #: They are less where the rate is low, down to this share of its mean.
 _LOWEST: Final = 0.1
+#: Standard deviation of the logarithm of the dispersion of counts; of values, of which it is known less, more.
+_DOUBT: Final = 0.3
+#: Who has more in all has more at once, too: values vary as this power of the number of typical steps.
+_LARGER: Final = 0.1
 #: The levels of those who come so often are given where this grows by such a factor.
 _RATIO: Final = 1.2
 #: How much the slope of their logarithms, by that of how often, may change as this grows e-fold: one of these, by the
@@ -229,7 +233,7 @@ def of_everybody(
     :param values: a row for each tier, in units of their noise.
     :param ends: how often people come who have a row of weights.
     :param weights: a column for each tier, in the same units. In the last they are equal.
-    :param dispersion: prior variance of a count by its rate, 1 for Poisson's.
+    :param dispersion: prior variance of a count by its rate, 1 for Poisson's; of values, between 1 and its square.
     :param counts: whether to return those of the counts; else of the rate.
     :param level_estimate: the level and its variance, where more than these values tell it.
     :param among: how many series are looked at together.
@@ -245,20 +249,32 @@ def of_everybody(
     of_noise = np.ones_like(values) if noise is None else np.square(noise)
     share, noise_of_means = shares_of_mean(noise, last)
     means_of_tiers = values @ share
-    total, of_total = level_estimate or level(means_of_tiers, ends, weights, noise_of_means, prior=prior)[:2]
-    (weights, by_often), everybody = levels_by_often(means_of_tiers, ends, weights, noise_of_means), weights[0, -1]
-    levels, covariance = by_often @ weights, dispersion * (weights.T * by_often) @ weights
+    estimate, everybody = level(means_of_tiers, ends, weights, noise_of_means, prior=prior), weights[0, -1]
+    total, of_total = level_estimate or (estimate.total, estimate.variance)
+    if prior == OF_COUNTS:
+        weights, by_often = levels_by_often(means_of_tiers, ends, weights, noise_of_means)
+        squares = by_often
+    else:  # far beyond those who come, tiers of values show noise alone
+        by_often = max(total, of_total**0.5) * estimate.by_often
+        squares = by_often * (ends / ends[0]) ** _LARGER
+        squares *= by_often.sum() / squares.sum()
+    levels = by_often @ weights
 
-    root = np.linalg.cholesky(ones + covariance)
-    shapes = np.tril(np.ones((tiers, tiers))) * levels[:, None]  # of all tiers, of those from the second on, …
-    turn, sizes = np.linalg.qr(np.linalg.solve(root, shapes))
-    turn, sizes = turn * np.sign(np.diag(sizes)), np.abs(np.diag(sizes))
-    back = root @ turn
-    channels = np.linalg.solve(back, values)
-    first = np.linalg.inv(back)[0]  # of the first channel, whose variance is 1 with the counts' own
-    spread = float(first @ covariance @ first) / sizes[0]  # in doubles, 1 less that of noise may be nothing
-    of_common = Observations(size, steps, channels[0], first**2 @ of_noise, dispersion=spread, doubt=0.3, among=among)
-    common = fit(replace(of_common, ahead=ahead), seasons, trend=trend, by_phase=by_phase)
+    # How much a value is, by which sums of them vary, shows in the values: it is sought first, and then held.
+    for doubt in dict.fromkeys((_DOUBT + math.log(dispersion) / 2, _DOUBT)):
+        covariance = dispersion * (weights.T * squares) @ weights
+        root = np.linalg.cholesky(ones + covariance)
+        shapes = np.tril(np.ones((tiers, tiers))) * levels[:, None]  # of all tiers, of those from the second on, …
+        turn, sizes = np.linalg.qr(np.linalg.solve(root, shapes))
+        turn, sizes = turn * np.sign(np.diag(sizes)), np.abs(np.diag(sizes))
+        back = root @ turn
+        channels = np.linalg.solve(back, values)
+        first = np.linalg.inv(back)[0]  # of the first channel, whose variance is 1 with the counts' own
+        spread = float(first @ covariance @ first) / sizes[0]  # in doubles, 1 less that of noise may be nothing
+        of_common = Observations(size, steps, channels[0], first**2 @ of_noise, dispersion=spread, doubt=doubt)
+        common = fit(replace(of_common, among=among, ahead=ahead), seasons, trend=trend, by_phase=by_phase)
+        by_dispersion = common.dispersion / spread
+        dispersion *= by_dispersion
     slope = np.sqrt(np.maximum(common.mean / sizes[0], _LOWEST))  # as it is the root of a rate that departs
     # What is seen in a single event tells nothing of how the rate departs at other steps.
     chance = common.events.chance
@@ -305,7 +321,7 @@ def of_everybody(
     # What the rates do not explain is noise, and how counts vary, which shows on all tiers at once, and most in a
     # single event. It says nothing of the rates. Of steps ahead there is nothing to explain.
     chance = np.append(chance, np.full(ahead, common.events.share))
-    deviation = counts * np.sqrt(np.maximum(rates / levels[:, None], 0.0) * common.dispersion / spread).T
+    deviation = counts * np.sqrt(np.maximum(rates / levels[:, None], 0.0) * by_dispersion).T
     usual = deviation[:, :, None] * covariance * deviation[:, None, :]
     inflation = 1 + common.events.variance / np.maximum(common.dispersion * common.mean, 1e-9)
     noises = of_noise.T[:, :, None] * ones

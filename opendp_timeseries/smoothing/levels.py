@@ -143,10 +143,15 @@ def _solved(matrices: Array, sides: Array) -> Array:
 
 
 class Level(NamedTuple):
-    """A total of all levels and its variance; and the means of the tiers by it, as far as counts are not negative."""
+    """A total of all levels and its variance, and its shape.
+
+    :param by_often: its shares by how often people come, as far as they are not negative.
+    :param shape: the means of the tiers by these.
+    """
 
     total: float
     variance: float
+    by_often: Array
     shape: Array
 
 
@@ -196,9 +201,10 @@ def level(
         by_row[0] += np.sum(chance * estimates.head)
         positive = np.maximum(by_row, 0.0)
         positive[0] += not positive.any()
+        positive /= positive.sum()
     if not (math.isfinite(total) and math.isfinite(variance)):
         raise FitError("the level was not found")
-    return Level(total, variance, positive @ weights / positive.sum())
+    return Level(total, variance, positive, positive @ weights)
 
 
 class Panel(NamedTuple):
@@ -245,7 +251,7 @@ def panel(
     """
     keys, process = len(values), Process.of(ends, weights, prior)
     sums, noise_of_sums = (values.sum(axis=0), noise * keys**0.5) if of_all is None else of_all
-    total, variance, shape = level(sums, ends, weights, noise_of_sums, prior=prior, process=process)
+    total, variance, _, shape = level(sums, ends, weights, noise_of_sums, prior=prior, process=process)
     with np.errstate(all="ignore"):
         rough = values @ shape / (shape @ shape)
         size = np.maximum(rough, _LEAST * max(total, variance**0.5) / keys)

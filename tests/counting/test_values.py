@@ -437,9 +437,9 @@ def test_a_column_whose_type_says_that_no_cell_is_a_number_is_refused():
 def test_tiers_for_values_begin_at_some_typical_ones_and_end_where_nobody_is_beyond():
     reading = count_of(600, size=744, participation_cap=1).reading
     tiers = tiers_for(reading)
-    assert (tiers.typical, tiers.ends[0], tiers.last(reading)) == (8, 10, 744 * 600**2 // 8**2)
+    assert (tiers.typical, tiers.ends[0], tiers.last(reading)) == (10, 10, 744 * 600**2 // 10**2)
     assert tiers_for(reading, typical=5).typical == 5
-    assert tiers_for(reading, total_bound=10_000).last(reading) == -(-10_000 * 600 // 8**2)
+    assert tiers_for(reading, total_bound=10_000).last(reading) == -(-10_000 * 600 // 10**2)
     assert tiers_for(make.changed(make.count(source=None, grid=TimeGrid(size=744)), step_cap=20).reading).typical == 1
     for bound in (1, 600, MAX_BOUND):
         for size in (1, 2**21):

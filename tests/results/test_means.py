@@ -1,5 +1,6 @@
 """Means of a value: quotients of sums and numbers, with intervals that a scan of all means finds, too."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -58,9 +59,29 @@ def test_where_the_number_may_be_nothing_the_mean_is_that_of_all_and_this_is_sai
     assert np.allclose(means[~unclear], np.minimum(sums[~unclear] / numbers[~unclear], BOUND))
     assert np.array_equal(np.isnan(means.standard_error), unclear)
     assert f"{unclear.sum()} of 48 numbers may be nothing" in means.model
-    nobody = ts.means(sums, of_value(np.full(48, -1.0), 6.0, bound=1))
-    assert np.all(nobody.values == BOUND / 2)
-    assert np.all(np.array(nobody.interval()).T == (0, BOUND))
+
+
+@pytest.mark.parametrize("number", [-1.0, 0.5])  # of which the sum is nothing, or may be: its errors may all be alike
+def test_where_even_the_number_of_all_may_be_nothing_nothing_is_shown(number, tmp_path):
+    means = ts.means(drawn()[0], of_value(np.full(48, number), 6.0, bound=1))
+    days = means.resample("1d")
+    for item in (means, days):
+        assert np.all(np.isnan(item.values))
+        assert np.all(np.array(item.interval()).T == (0, BOUND))
+        assert np.all(np.isnan(item.to_frame()["value"]))
+        assert item.to_frame(library="polars")["value"].null_count() == len(item)
+        item.plot()
+    assert "48 of 48 numbers may be nothing, where no mean is known" in means.model
+    assert means.to_csv().splitlines()[1] == "2024-06-03 00:00,,0,60"
+    page = means.to_html(totals="1d")
+    assert page.count("<td class=faint>too uncertain</td>") == 2
+    assert not re.search(r"\bnan\b|\d\.\d count per step", page)
+    assert 'd="M' not in page.partition('class="series"')[2][:20]
+    openpyxl = pytest.importorskip("openpyxl")
+    means.to_excel(tmp_path / "means.xlsx", totals="1d")
+    sheets = openpyxl.load_workbook(tmp_path / "means.xlsx")
+    for name in ("Series", "Means"):
+        assert [cell.value for cell in sheets[name][2][1:]] == [None, 0, BOUND]
 
 
 def test_means_over_longer_steps_are_of_all_that_is_in_them():
@@ -130,7 +151,7 @@ def test_pages_tables_figures_and_workbooks_say_that_they_are_of_means(tmp_path)
 def test_means_of_a_panel_are_those_of_its_keys():
     _, _, (sums, numbers) = released(keys=["a", "b"])
     wider = numbers.standard_error.copy()
-    wider[:9] *= 1e3
+    wider[:9] *= 20
     means = ts.means(sums, replace(numbers, standard_error=wider, covariance=None, parts=()))
     assert np.allclose(means[:9], sums[:48].sum() / numbers[:48].sum())
     means = ts.means(sums, numbers)

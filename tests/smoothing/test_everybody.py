@@ -11,7 +11,7 @@ from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.tiers import Tiers, default_tiers
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.smoothing.everybody import last_tier, levels_by_often, of_everybody
-from opendp_timeseries.smoothing.levels import above_zero, panel
+from opendp_timeseries.smoothing.levels import Prior, above_zero, panel
 from opendp_timeseries.smoothing.matrices import FitError
 from opendp_timeseries.smoothing.seasons import Season
 from tests import make
@@ -350,3 +350,25 @@ def test_levels_of_a_panel_add_up_and_so_do_their_errors():
         assert whole == pytest.approx(np.sqrt(np.diag(blocks @ (series.covariance @ blocks.T))), rel=0.05)
     assert negative > 0
     assert np.mean(covered) > 0.8
+
+
+def sums_of_values(rng, bound, x=5):
+    """Means of tiers of sums, of visits that are worth so much, what their weights are, and the truth."""
+    last = SIZE * bound**2
+    ends, weights = default_tiers(last).table(last)
+    weights = weights / 2**RESOLUTION_BITS / (NOISE * np.sqrt(ends[0]))
+    daily = 1 + 0.8 * np.sin(2 * np.pi * np.arange(SIZE) / 24)
+    visits = {n: rng.poisson(daily * mean) for n, mean in ((4, 90.0), (40, 60.0))}
+    values = sum(x * counts * weights[np.searchsorted(ends, n * x**2)][:, None] for n, counts in visits.items())
+    return values + rng.normal(size=values.shape), ends, weights, x * sum(visits.values())
+
+
+@pytest.mark.long
+def test_how_much_values_vary_is_learnt_from_them_whatever_is_thought_first():
+    values, ends, weights, truth = sums_of_values(np.random.default_rng(5), 20)
+    for dispersion in (1.5, 40.0):
+        estimate = of_everybody(
+            values, ends, weights, dispersion, (Season(24.0),), trend=False, counts=True, prior=Prior.of(20)
+        )
+        error = np.sqrt(np.mean((estimate.mean - truth) ** 2))
+        assert np.sqrt(np.mean(estimate.variance)) == pytest.approx(error, rel=0.2)

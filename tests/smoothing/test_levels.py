@@ -50,7 +50,7 @@ def test_one_level_is_that_of_the_oracle(most, tiers):
     rng = np.random.default_rng(most)
     for often in (np.full(50, ends[0]), rng.integers(1, most, 30), np.full(4, most), np.full(10**4, ends[0])):
         values = means_of(often, most, ends, weights) + rng.normal(0, noise, weights.shape[1])
-        total, variance, shape = level(values, ends, weights, noise)
+        total, variance, _, shape = level(values, ends, weights, noise)
         expected = oracle.level(values, ends, weights, noise)
         assert total == pytest.approx(expected[0], rel=1e-6)
         assert variance == pytest.approx(expected[1], rel=1e-5)
