@@ -17,8 +17,18 @@ from tests.benchmarks.test_truth import LOGS, SEEDS
 dp.enable_features("contrib", "honest-but-curious")
 SPACE = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
-#: A forecast may be so much worse than the mean of the last four true weeks, which nobody has.
-WORSE = 1.1
+#: A forecast may be so much worse than the mean of the last four true weeks, which nobody has; and so many standard
+#: errors of ten releases more, as from one ten to the next it differs by some 4%.
+WORSE, ERRORS = 1.1, 2.0
+
+
+def is_above(mark, errors, others):
+    """Whether errors are more than so many times the others, by more than chance; and how they are written."""
+    errors, others = np.array(errors), np.array(others)
+    beyond = errors - mark * others
+    ratio = errors.mean() / others.mean()
+    of_ratio = np.std(errors - ratio * others, ddof=1) / len(errors) ** 0.5 / others.mean()
+    return beyond.mean() > ERRORS * beyond.std(ddof=1) / len(beyond) ** 0.5, f"{ratio:.3f} ± {of_ratio:.3f}"
 
 
 def drawn(name, seed):
@@ -63,10 +73,11 @@ def test_a_week_ahead_is_as_good_as_true_weeks_past():
                 )
             )
         error, cover, of_true_weeks, of_total = np.mean(found, axis=0)
-        worse.append(error > WORSE * of_true_weeks)
+        is_worse, ratio = is_above(WORSE, *(np.array(found)[:, k] for k in (0, 2)))
+        worse.append(is_worse)
         print(
-            f"\n{name:>12}: error of a week ahead {error:5.2f}, of the last four true weeks {of_true_weeks:5.2f};"
-            f" bands cover {cover:.3f}, of the week's total {of_total:.2f}"
+            f"\n{name:>12}: error of a week ahead {error:5.2f}, of the last four true weeks {of_true_weeks:5.2f},"
+            f" ratio {ratio}; bands cover {cover:.3f}, of the week's total {of_total:.2f}"
         )
         assert 0.8 <= cover <= 0.98
     assert np.sum(worse) <= 1
@@ -142,9 +153,10 @@ def test_months_are_nearer_together_than_each_alone():
             )
         )
     error, of_each, cover, month, month_alone, of_months = np.mean(found, axis=0)
+    is_worse, ratio = is_above(0.92, *(np.array(found)[:, k] for k in (0, 1)))
     print(
-        f"\nhours: error {error:.2f}, of months one by one {of_each:.2f}, bands cover {cover:.3f};"
+        f"\nhours: error {error:.2f}, of months one by one {of_each:.2f}, ratio {ratio}, bands cover {cover:.3f};"
         f" totals of months: {month:.0f}, one by one {month_alone:.0f}, intervals cover {of_months:.2f}"
     )
-    assert error <= 0.92 * of_each
+    assert not is_worse
     assert 0.85 <= cover <= 0.97
