@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.results.contents import ends_as_text, instants_as_text
 from opendp_timeseries.results.digits import THIN, digits_for, grouped, is_uncertain, rounded
-from opendp_timeseries.results.frames import AnySeries, known_interval
+from opendp_timeseries.results.frames import AnySeries, AnyTotals, known_interval
 from opendp_timeseries.results.profiles import Profile
 from opendp_timeseries.results.totals import longer_steps
 
@@ -97,7 +97,7 @@ def drawing(series: AnySeries, grid: TimeGrid, level: float, figures: int = 1) -
     return Drawing(sums.grid, sums.values / sizes, low, high, least, greatest, events, longer, partial, ahead)
 
 
-def _longer(series: AnySeries, grid: TimeGrid, room: int) -> tuple[AnySeries, str]:
+def _longer(series: AnySeries, grid: TimeGrid, room: int) -> tuple[AnyTotals, str]:
     """Return the totals of the shortest suitable steps for which there is room, and what these are called."""
     for step, (words, fewest) in _LONGER.items():
         with contextlib.suppress(ValueError):  # that step divides those of the grid, or it has no calendar
