@@ -6,6 +6,10 @@ Minutes of rides by the hour, of eight weeks, at (1, 1e-6), with every step kept
 oracle that is shown the truth chooses the cap. Takes half an hour on one core; ``TRUTH_SEEDS=2`` does less.
 """
 
+import os
+import sys
+import tempfile
+
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
@@ -114,7 +118,35 @@ def by_pipelinedp(log, cap):
     return np.array([released[step].sum for step in HOURS.tolist()])
 
 
-@pytest.mark.parametrize("library", [by_opendp, by_pipelinedp], ids=["OpenDP", "PipelineDP"])
+def by_tumult(log, cap):
+    """Sums by Tumult Analytics: at most so many steps of each individual, at random."""
+    reason = "Tumult Analytics is not installed: pip install tmlt.analytics, on Python 3.10 to 3.12 with Java"
+    tumult = pytest.importorskip("tmlt.analytics", reason=reason)
+    pyspark = pytest.importorskip("pyspark.sql", reason=reason)
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # of whoever works for Spark
+    with tempfile.TemporaryDirectory() as folder:
+        spark = pyspark.SparkSession.builder.master("local[1]").config("spark.sql.warehouse.dir", folder).getOrCreate()
+        rows = list(zip(*(column.tolist() for column in log.values()), strict=True))
+        session = tumult.Session.from_dataframe(
+            budget := tumult.ApproxDPBudget(1.0, 1e-6),
+            "rides",
+            spark.createDataFrame(rows, list(log)),
+            protected_change=tumult.AddRowsWithID(id_column="id"),
+        )
+        capped = (
+            tumult.QueryBuilder("rides")
+            .enforce(tumult.MaxGroupsPerID("step", cap))
+            .enforce(tumult.MaxRowsPerGroupPerID("step", 1))
+        )
+        sums = capped.groupby(tumult.KeySet.from_dict({"step": HOURS.tolist()})).sum("minutes", 0, BOUND)
+        released = dict(session.evaluate(sums, budget).select("step", "minutes_sum").collect())
+    return np.array([released[step] for step in HOURS.tolist()])
+
+
+LIBRARIES = {"OpenDP": by_opendp, "PipelineDP": by_pipelinedp, "Tumult Analytics": by_tumult}
+
+
+@pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES)
 def test_beside_other_libraries_as_a_user_would_write_it(library):
     space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
     grid = ts.TimeGrid(size=len(HOURS))
