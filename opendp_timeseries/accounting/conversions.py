@@ -7,7 +7,7 @@ cannot be unsound. Distributions are for Google's ``dp_accounting`` (extra ``pld
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import scipy
@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 __all__ = ["delta_from_renyi", "order_cost", "privacy_loss_distribution", "renyi_to_delta"]
 
@@ -61,7 +64,9 @@ def order_cost(alpha: float) -> float:
     return (alpha - 1) * math.log1p(-1 / alpha) - math.log(alpha)
 
 
-def privacy_loss_distribution(profile: Callable[[float], float], discretization: float, tail: float) -> Any:
+def privacy_loss_distribution(
+    profile: Callable[[float], float], discretization: float, tail: float
+) -> "PrivacyLossDistribution":
     """Return the ``dp_accounting`` privacy loss distribution of a privacy profile that holds both ways.
 
     It "connects the dots" (Doroshenko et al. 2022, arXiv:2207.04380): its profile is never below the true one, and

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import scipy
@@ -34,6 +34,9 @@ from opendp_timeseries.accounting.gaussian import (
 )
 from opendp_timeseries.accounting.laws import Law
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, printed_up, up, up_fraction
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 __all__ = [
     "APPROXIMATE",
@@ -242,7 +245,7 @@ class PrivacyLoss:
         rho = max(rho, LOWEST_BOUND) if rho > 0 else 0.0
         return (rho if rho <= _MAX_RHO else math.inf), tail
 
-    def distribution(self, discretization: float = 1e-3, tail: float = 1e-15) -> Any:
+    def distribution(self, discretization: float = 1e-3, tail: float = 1e-15) -> PrivacyLossDistribution:
         """Return the loss for ``dp_accounting``, by :func:`~.accounting.conversions.privacy_loss_distribution`."""
         return privacy_loss_distribution(self.delta, discretization, tail)
 

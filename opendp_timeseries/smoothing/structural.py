@@ -74,11 +74,11 @@ def fit(
         weekends have days of their own, and the level drifts over months.
     :raises FitError: if that does not work, saying why.
     """
-    most = int(math.sqrt(_WORK / max(len(data.steps), data.size / 3)))
+    limit = int(math.sqrt(_WORK / max(len(data.steps), data.size / 3)))
     drift = by_phase and lasts_months(seasons, data.size)
     if by_phase and unit is None:
         seasons = with_weekends(seasons)
-    basis = Basis(data.size, seasons, trend, limit=most, by_phase=by_phase, drift=drift)
+    basis = Basis(data.size, seasons, trend, limit=limit, by_phase=by_phase, drift=drift)
     link = Link.of(data) if unit is None else Link(False, unit, 0.0)
     model = Model(data, basis, link)
     try:
