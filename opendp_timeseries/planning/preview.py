@@ -94,8 +94,8 @@ def _activities(events: int, steps: int, individuals: int | None, rng: np.random
             low = float(lowest[np.argmin(np.abs(lowest * means - usual))])
     sizes = low / (1 - shares * (1 - low / high))
     if individuals is None:
-        whole: NDArray[np.int64] = sizes.astype(np.int64)
-        return whole[: np.searchsorted(np.cumsum(whole), events) + 1]
+        integers: NDArray[np.int64] = sizes.astype(np.int64)
+        return integers[: np.searchsorted(np.cumsum(integers), events) + 1]
     ends = np.rint(np.cumsum(sizes) * (events / max(sizes.sum(), 1.0))).astype(np.int64)
     return np.asarray(np.diff(ends, prepend=0))
 

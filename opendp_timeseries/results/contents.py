@@ -292,8 +292,8 @@ def _near(
         if forecast := captions.ahead_in_words(parts[0]):
             about.append(f"{forecast}. Their intervals cover what the past lets expect, and nothing that is new.")
     usual = f"Half of the numbers are known at least this well, in {unit}: {_by_name(accuracy, '; ', '')}."
-    made = f"Made by {captions.models_of(list(series.values()))}, from {_by_name(origin, '; ')}."
-    return [*([usual] if accuracy else []), _by_name(meaning, " "), *dict.fromkeys(about), made]
+    origins = f"Made by {captions.models_of(list(series.values()))}, from {_by_name(origin, '; ')}."
+    return [*([usual] if accuracy else []), _by_name(meaning, " "), *dict.fromkeys(about), origins]
 
 
 def _by_name(texts: dict[str, str], separator: str, colon: str = ":") -> str:
@@ -398,10 +398,10 @@ def _compared(series: AnySeries, usual: dict[str, Profile], sums: AnyTotals | No
     if not pairs:
         least = rounded(math.sqrt(2) * half_of_all)
         sentences.append(f"A difference between the sums of two such pages is beyond the noise from {least} on.")
-    return [*sentences, *_together(sums, half_of_all, level)]
+    return [*sentences, *_common_errors(sums, half_of_all, level)]
 
 
-def _together(sums: AnyTotals | None, half_of_all: float, level: float) -> list[str]:
+def _common_errors(sums: AnyTotals | None, half_of_all: float, level: float) -> list[str]:
     """Say that the errors of totals go together, if they do."""
     if sums is None or np.count_nonzero(~sums.is_forecast) < 3:
         return []

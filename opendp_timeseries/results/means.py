@@ -164,8 +164,8 @@ def means(sums: Series, numbers: Series) -> Means:
     unclear = int(np.count_nonzero(~is_clear(numbers)))
     unknown = np.isnan(values)
     usual = f"means are that of all{', if that is known' if np.any(unknown) else ''}"
-    shown = "no mean is known" if np.all(unknown) else usual
-    number = f"; {unclear} of {len(values)} numbers may be nothing, where {shown}" if unclear else ""
+    remark = "no mean is known" if np.all(unknown) else usual
+    number = f"; {unclear} of {len(values)} numbers may be nothing, where {remark}" if unclear else ""
     return Means(
         values,
         release=sums.release,
