@@ -479,6 +479,5 @@ def test_a_clock_that_is_none_is_named_as_it_was_given():
 def test_a_start_at_the_second_of_two_times_that_a_clock_shows():
     again, berlin = dt.datetime(2024, 10, 27, 2, 30, fold=1), {"step": "1h", "size": 2, "zone": "Europe/Berlin"}
     assert TimeGrid(start=again, **berlin) == TimeGrid(start="2024-10-27T02:30+01:00", **berlin)
-    with pytest.raises(ValueError, match="occurs twice or not at all in Europe/Berlin; write the offset"):
-        TimeGrid(start=again.replace(fold=0), **berlin)
+    refuses("occurs twice or not at all in Europe/Berlin", TimeGrid, start=again.replace(fold=0), **berlin)
     assert TimeGrid(start=dt.datetime(2024, 7, 1, fold=1), **berlin) == TimeGrid(start="2024-07-01", **berlin)

@@ -179,8 +179,7 @@ def test_what_would_exceed_the_budget_is_refused_before_data_are_read(tmp_path, 
     least = book.least_scale(count(), sampling_probability=0.5)
     for scale in (least * (1 - 1e-9), 1.0):
         before = book.path.read_bytes()
-        with pytest.raises(ValueError, match=r"would exceed the budget of .*nothing was read or spent"):
-            book.release(measurement(scale), nothing_is_read)
+        refuses(r"exceed the budget of .*nothing was read or spent", book.release, measurement(scale), nothing_is_read)
         assert book.path.read_bytes() == before
     book.release(measurement(least), lambda: LOG)
     refuses("would exceed the budget", book.release, measurement(1000.0), nothing_is_read)
@@ -268,8 +267,7 @@ def test_a_measurement_that_fails_has_spent_and_can_be_resumed(tmp_path, monkeyp
     spent = book.spent()
     assert spent.epsilon > 0
     assert book.paid(measurement(21.0)) is None
-    with pytest.raises(ValueError, match="has no entry for this measurement; leave out resume"):
-        book.release(measurement(21.0), nothing_is_read, resume=True)
+    refuses("has no entry for this measurement", book.release, measurement(21.0), nothing_is_read, resume=True)
     assert book.paid(measurement()) == book.entries[0]
     release = book.release(measurement(), LOG, resume=True)
     assert (states(book), book.spent()) == (["released"], spent)
@@ -723,8 +721,7 @@ def test_a_ledger_has_the_budget_of_its_programme(tmp_path):
 
 
 def test_a_ledger_is_made_where_none_is_and_opened_where_one_is(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"does not exist; check the name, or create it first"):
-        ts.Ledger(tmp_path / "people.ledger")
+    refuses(r"check the name, or create it first", ts.Ledger, tmp_path / "people.ledger", error=FileNotFoundError)
     book = new(tmp_path)
     book.release(measurement(), LOG)
     before = book.path.read_bytes()
@@ -769,8 +766,7 @@ def test_one_process_at_a_time(tmp_path, monkeypatch):
     try:
         assert os.read(reading, 4) == b"held"
         monkeypatch.setattr(ledger, "_WAIT", 0.1)
-        with pytest.raises(BlockingIOError, match=r"people\.ledger is in use by another process"):
-            book.release(measurement(), nothing_is_read)
+        refuses(r"is in use by another process", book.release, measurement(), nothing_is_read, error=BlockingIOError)
         assert ts.Ledger(book.path).entries == ()  # which needs no lock
     finally:
         os.kill(child, signal.SIGKILL)
@@ -919,7 +915,7 @@ def test_a_folder_that_cannot_lock_is_refused(tmp_path, monkeypatch, error):
         raise OSError(error, os.strerror(error))
 
     monkeypatch.setattr(fcntl, "flock", unable)
-    with pytest.raises(OSError, match=r"cannot lock files .*move it to a disk of this machine"):
+    with pytest.raises(OSError, match=r"lock files .*move it to a disk of this machine"):
         book.release(measurement(), nothing_is_read)
     assert ts.Ledger(book.path).entries == ()
 
@@ -934,8 +930,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
         return real(path, flags, *rest)
 
     monkeypatch.setattr(os, "open", read_only)
-    with pytest.raises(OSError, match=r"cannot be locked.*Read-only file system.*put it into a folder"):
-        book.release(measurement(), nothing_is_read)
+    refuses(r"locked.*Read-only file system.*put it", book.release, measurement(), nothing_is_read, error=OSError)
     assert ts.Ledger(book.path).entries == ()  # reading it is possible
 
 

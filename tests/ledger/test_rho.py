@@ -45,8 +45,7 @@ def test_what_is_spent_is_the_sum_of_rho(tmp_path):
     ledger.release(measurement(scale, 3), LOG)
     assert 0.1 * (1 - 1e-9) < ledger.spent().rho <= 0.1
     assert ledger.verify().adaptivity == "fully adaptive"
-    with pytest.raises(ValueError, match=r"leads to ρ = 0\.102, above ρ = 0\.1; nothing was read or spent"):
-        ledger.check(measurement(math.sqrt(8 / 0.004), 4))
+    refuses(r"to ρ = 0\.102, above ρ = 0\.1; nothing was read", ledger.check, measurement(math.sqrt(8 / 0.004), 4))
     assert ledger.to_dict()["budget"] == {"rho": 0.1}
     for line in ledger.path.read_text("utf-8").splitlines():
         check(json.loads(line), "ledger-1.json")

@@ -437,8 +437,7 @@ def test_other_mechanisms_stand_beside_a_plan():
     assert beside.advice() == found.advice() + "\nanother: expected error 0.25."
     # What is best of the plan's own candidates stays so.
     assert beside.recommended == found.recommended == found.candidates[-1]
-    with pytest.raises(ValueError, match=r"candidate \(another\) must be one of plan.candidates"):
-        found.python(dataclasses.replace(other, design=None))
+    refuses(r"candidate \(another\) must be one of plan", found.python, dataclasses.replace(other, design=None))
 
 
 def test_noise_by_cap_at_a_given_sampling_probability_and_filter():

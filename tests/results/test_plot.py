@@ -348,8 +348,7 @@ def test_axes_in_another_unit_of_time_are_refused_by_name(agg, frequency):
     assert len(axes.get_children()) == before
     words = agg.figure().subplots()
     words.bar(["a", "b"], [1, 2])
-    with pytest.raises(ValueError, match=r"axes \(StrCategoryConverter\) must show Matplotlib's dates"):
-        plot(interpolate(RELEASE), grid=GRID, axes=words)
+    refuses(r"axes \(StrCategoryConverter\) must show", plot, interpolate(RELEASE), grid=GRID, axes=words)
 
 
 def test_noise_far_beyond_all_else_stretches_no_axis(axes):
