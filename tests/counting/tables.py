@@ -57,7 +57,14 @@ def rows_of_csv(path, *, identifier, time, zone, by=None, **how):
     return log
 
 
-class DuckDB:
+class Backend:
+    """Something that counts inside, and makes tables of Arrow's."""
+
+    def table(self, **columns):
+        return self.table_of(pytest.importorskip("pyarrow").table(columns))
+
+
+class DuckDB(Backend):
     name = "duckdb"
     units = ("s", "ms", "us", "ns")
 
@@ -67,10 +74,6 @@ class DuckDB:
         self.connection, self.numbers = ibis.duckdb.connect(), itertools.count()
         for name, value in settings.items():
             self.connection.raw_sql(f"SET {name} = '{value}'")
-
-    def table(self, **columns):
-        pa = pytest.importorskip("pyarrow")
-        return self.table_of(pa.table(columns))
 
     def table_of(self, table):
         name = f"log{next(self.numbers) % 100}"
@@ -100,7 +103,7 @@ class DuckDB:
         self.connection.raw_sql(f"SET TimeZone = '{zone}'")
 
 
-class Spark:
+class Spark(Backend):
     name = "spark"
     units = ("ms", "us")
 
@@ -114,10 +117,6 @@ class Spark:
         self.session = session or sql.SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
         self.session.sparkContext.setLogLevel("OFF")
         self.connection, self.folder, self.numbers = ibis.pyspark.connect(self.session), folder, itertools.count()
-
-    def table(self, **columns):
-        pa = pytest.importorskip("pyarrow")
-        return self.table_of(pa.table(columns))
 
     def table_of(self, table):
         path = self.folder / f"log{next(self.numbers)}.parquet"
@@ -182,7 +181,7 @@ class PostgresServer:
         self.run("pg_ctl", "-D", "data", "-w", "-m", "immediate", "stop")
 
 
-class Postgres:
+class Postgres(Backend):
     name = "postgres"
     units = ("ms", "us")
 
@@ -224,10 +223,6 @@ class Postgres:
             return "numeric" if number % 2 and not kind.scale else f"numeric({kind.precision}, {kind.scale})"
         options = next(options for holds, options in self.types if holds(kind))
         return options[number % len(options)]
-
-    def table(self, **columns):
-        pa = pytest.importorskip("pyarrow")
-        return self.table_of(pa.table(columns))
 
     def table_of(self, table):
         number = next(self.numbers)

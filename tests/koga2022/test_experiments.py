@@ -164,6 +164,11 @@ def test_what_the_paper_and_we_err_by_on_the_pems_file():
         assert abs(errors.mean() - mean) < 7 * sd / math.sqrt(20)
 
 
+#: A filter, and what it leaves of somebody in three steps.
+FILTER = ts.gaussian_kernel(12, 1.0)
+FILTERED = np.array([FILTER.taps[(t - np.arange(3)) % 12].sum() for t in range(12)])
+
+
 def sampled_energies(squares, p):
     """Every value of the kept energy, with its probability."""
     kept = np.array(list(itertools.product([0, 1], repeat=len(squares))))
@@ -172,19 +177,16 @@ def sampled_energies(squares, p):
 
 @pytest.mark.parametrize("p", [0.2, 0.7])
 def test_lower_bound_against_every_sample(p):
-    kernel = ts.gaussian_kernel(12, 1.0)
-    block = np.isin(np.arange(12), [0, 1, 2]).astype(float)
-    filtered = np.array([block @ kernel.taps[(t - np.arange(12)) % 12] for t in range(12)])
-    sums, chance = sampled_energies(filtered**2, p)
+    sums, chance = sampled_energies(FILTERED**2, p)
     true = exact_scale(chance[sums > 0], sums[sums > 0])
-    lower = ex.block_scale_lower(kernel, 3, p, EPSILON, DELTA)
+    lower = ex.block_scale_lower(FILTER, 3, p, EPSILON, DELTA)
     assert true * 0.9999 <= lower <= true * (1 + 1e-8)
     # Rounded up instead, it would be no lower bound.
     cells = 200
-    width = (filtered**2).sum() / cells
-    rounded, _ = sampled_energies(np.ceil(filtered**2 / width) * width, p)
+    width = (FILTERED**2).sum() / cells
+    rounded, _ = sampled_energies(np.ceil(FILTERED**2 / width) * width, p)
     assert exact_scale(chance[rounded > 0], rounded[rounded > 0]) > true * (1 + 1e-6)
-    assert ex.block_scale_lower(kernel, 3, p, EPSILON, DELTA, cells=cells) < true
+    assert ex.block_scale_lower(FILTER, 3, p, EPSILON, DELTA, cells=cells) < true
 
 
 @pytest.mark.parametrize(("std", "cap", "p"), [(2, 20, 0.1), (30, 180, 0.5)])
@@ -198,18 +200,15 @@ def test_lower_bound_is_close_below_the_block_and_our_noise(std, cap, p):
 @pytest.mark.filterwarnings("ignore::opendp_timeseries.LargeDeltaWarning")
 @pytest.mark.parametrize("p", [0.1, 0.4])
 def test_alpha_of_the_chain_holds_for_every_sample(p):
-    kernel = ts.gaussian_kernel(12, 1.0)
-    block = np.isin(np.arange(12), [0, 1, 2]).astype(float)
-    filtered = np.array([block @ kernel.taps[(t - np.arange(12)) % 12] for t in range(12)])
-    sums, chance = sampled_energies(filtered**2, p)
+    sums, chance = sampled_energies(FILTERED**2, p)
     tails = [0.3, 0.1, 0.01, 1e-4]
-    alphas = ex.alpha_of_chain(kernel, 3, p, tails)
+    alphas = ex.alpha_of_chain(FILTER, 3, p, tails)
     assert np.all(np.diff(alphas) > 0)
-    assert alphas[-1] <= math.sqrt((filtered**2).sum() / 3) * (1 + 1e-9)
+    assert alphas[-1] <= math.sqrt((FILTERED**2).sum() / 3) * (1 + 1e-9)
     for alpha, tail in zip(alphas, tails, strict=True):
         assert chance[sums > alpha**2 * 3 * (1 + 1e-9)].sum() <= tail
     # The mean energy alone, α = √p, is exceeded far more often than that.
-    assert chance[sums > p * (filtered**2).sum()].sum() > 0.1
+    assert chance[sums > p * (FILTERED**2).sum()].sum() > 0.1
 
 
 def test_a_problem_counts_under_its_assumption():

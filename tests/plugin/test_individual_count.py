@@ -18,15 +18,10 @@ from tests.oracles import counting as oracle
 from tests.refused import refuses
 
 pa = pytest.importorskip("pyarrow")
-pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
-dataset = pytest.importorskip("pyarrow.dataset")
-ibis = pytest.importorskip("ibis")
 
 module = importlib.import_module("opendp_timeseries.plugin.participation_count")
 
-# Of Ibis's own calls into DuckDB, when tables are made.
-pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
 
 KEY = bytes(range(16))
 SITES = ["a", "b", "c", "nowhere", "d"]
@@ -66,19 +61,6 @@ def arrays(rows):
     table = columns(rows)
     times = np.array(table["time"], dtype="datetime64[us]")
     return {"id": np.array(table["id"], object), "time": times, "site": np.array(table["site"], object)}
-
-
-def duckdb(rows):
-    connection = ibis.duckdb.connect()
-    connection.con.register("log", arrow(rows))
-    return connection.table("log")
-
-
-TABLES = {
-    "arrays": arrays, "pandas": lambda rows: pd.DataFrame(arrays(rows)),
-    "polars": lambda rows: pl.from_arrow(arrow(rows)), "lazy": lambda rows: pl.from_arrow(arrow(rows)).lazy(),
-    "arrow": arrow, "dataset": lambda rows: dataset.dataset(arrow(rows)), "duckdb": duckdb,
-}  # fmt: skip
 
 
 def places(space, cap=2, keys=SITES, **options):
@@ -227,7 +209,7 @@ def test_maps_are_the_worst_that_people_can_do(log_space, replaced):
 
 def test_a_distance_between_frames(log_space):
     rows = crowd(7)
-    frame = TABLES["lazy"](rows)
+    frame = pl.from_arrow(arrow(rows)).lazy()
     for metric, individuals in ((dp.symmetric_id_distance(pl.col("id")), 1), (dp.change_one_id_distance("id"), 2)):
         space = dp.domain_of(frame, infer=True), metric
         people, everywhere = space >> ts.then_individual_count(), places(space, cap=5)
