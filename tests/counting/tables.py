@@ -256,3 +256,13 @@ class Postgres(Backend):
 
     def session_zone(self, zone):
         self.run(f"SET TimeZone = '{zone}'")
+
+
+#: An Arrow table as each engine has it.
+ENGINES = {
+    "numpy": lambda table: {name: table[name].to_numpy() for name in table.column_names},
+    "pandas": lambda table: table.to_pandas(), "arrow": lambda table: table,
+    "polars": lambda table: pytest.importorskip("polars").from_arrow(table),
+    "batches": lambda table: pytest.importorskip("pyarrow.dataset").dataset(table),
+    "duckdb": lambda table: DuckDB().table_of(table),
+}  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.counting.check import LogCheck
 from opendp_timeseries.counting.files import read_csv_log
-from tests.counting.tables import count_of
+from tests.counting.tables import ENGINES, count_of
 from tests.oracles import counting as oracle
 from tests.refused import refuses
 
@@ -53,15 +53,8 @@ def slowly(who, when, venue=None, keys=None):
 
 
 def tables(who, when, venue):
-    columns = {"id": pa.array(who), "t": pa.array(when), "venue": pa.array(venue)}
-    yield pd.DataFrame({"id": who, "t": when, "venue": venue})  # floating-point
-    yield pa.table(columns)
-    yield ds.dataset(pa.table(columns))
-    ibis = pytest.importorskip("ibis")
-    pytest.importorskip("duckdb")
-    connection = ibis.duckdb.connect()
-    connection.con.register("log", pa.table(columns))
-    yield connection.table("log")
+    table = pa.table({"id": pa.array(who), "t": pa.array(when), "venue": pa.array(venue)})
+    return [ENGINES[name](table) for name in ("pandas", "arrow", "batches", "duckdb")]
 
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
