@@ -361,7 +361,8 @@ def theirs(releases, width, pessimistic):
     return total
 
 
-def compare_with_dp_accounting(trials, seed):
+@pytest.mark.parametrize(("trials", "seed"), [(2, 0), pytest.param(197, 1, marks=pytest.mark.long)])
+def test_within_the_discretisation_of_dp_accounting(trials, seed):
     rng = np.random.default_rng(seed)
     for _ in range(trials):
         releases = [
@@ -377,12 +378,3 @@ def compare_with_dp_accounting(trials, seed):
             # n releases are rounded to a thousandth each: at most so far apart in ε.
             width = len(releases) * 1e-3
             assert below.get_delta_for_epsilon(epsilon - width) >= loss.delta(epsilon) * (1 - 1e-6) - 1e-10
-
-
-def test_within_the_discretisation_of_dp_accounting():
-    compare_with_dp_accounting(2, 0)
-
-
-@pytest.mark.long
-def test_within_the_discretisation_of_dp_accounting_in_many_compositions():
-    compare_with_dp_accounting(197, 1)

@@ -287,7 +287,10 @@ def assert_no_loss_below_the_truth(random, influence, moved, bits, size):
         assert float(np.sum(weights * profile)) <= law.at(scale).delta(epsilon) * (1 + 1e-9) + 1e-15
 
 
-def search_random_maps(settings, seed):
+@pytest.mark.parametrize(("settings", "seed"), [
+    (150, 1), *(pytest.param(1000, seed, marks=pytest.mark.long) for seed in range(2, 12)),
+])  # fmt: skip
+def test_no_map_is_below_the_truth_in_random_settings(settings, seed):
     random = np.random.default_rng(seed)
     seen = 0
     while seen < settings:
@@ -307,16 +310,6 @@ def search_random_maps(settings, seed):
         if seen % 5 == 0 and setting.steps * setting.series <= 6:
             assert_no_loss_below_the_truth(random, influence, moved, bits, signal.size)
         seen += 1
-
-
-def test_no_map_is_below_the_truth_in_random_settings():
-    search_random_maps(150, 1)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(2, 12))
-def test_no_map_is_below_the_truth_in_ten_thousand_random_settings(seed):
-    search_random_maps(1000, seed)
 
 
 # --- Behind a gap a filter earns what it did ---

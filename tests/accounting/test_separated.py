@@ -185,20 +185,12 @@ def random_setting(random):
     return size, gap, steps, some[random.integers(len(some))], {"replaced": random.random() < 0.4, "series": series}
 
 
-def search_random_settings(settings):
+@pytest.mark.parametrize("settings", [200, pytest.param(10_000, marks=pytest.mark.long)])
+def test_no_set_exceeds_the_influence_in_random_settings(settings):
     random = np.random.default_rng(3)
     for _ in range(settings):
         *setting, who = random_setting(random)
         assert_no_set_exceeds_the_influence(*setting, **who)
-
-
-def test_no_set_exceeds_the_influence_in_random_settings():
-    search_random_settings(200)
-
-
-@pytest.mark.long
-def test_no_set_exceeds_the_influence_in_ten_thousand_random_settings():
-    search_random_settings(10_000)
 
 
 # --- around it ---
