@@ -1,6 +1,6 @@
 """The command line, ``python -m opendp_timeseries``. See docs/howto/command-line.md.
 
-The module of a command is imported when it runs, so that help and errors in options appear at once.
+The module of a command is imported when it runs, and OpenDP with it, so that help and errors in options appear at once.
 """
 
 import argparse
@@ -13,14 +13,11 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from opendp_timeseries.accounting.budget import LargeDeltaWarning
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.commandline.publication import located
 from opendp_timeseries.commandline.waiting import interruptible
-from opendp_timeseries.plugin.native import OpenDPException, enable_features
-from opendp_timeseries.plugin.spaces import PeriodUnitWarning
 
 #: The module of each command.
 _MODULES: Final = {
@@ -33,7 +30,8 @@ _MODULES: Final = {
     "summary": "summary",
     "init": "publication",
 }
-_ERRORS: Final = (TypeError, ValueError, ImportError, OSError, MemoryError, RuntimeError, OpenDPException)
+_WITHOUT_OPENDP: Final = ("verify", "init")
+_ERRORS: Final = (TypeError, ValueError, ImportError, OSError, MemoryError, RuntimeError)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_MEMORY: Final = ("MemoryError", "Unable to allocate", "can't start new thread")
 _NOT_LOADED: Final = "failed to map segment"  # as the linker says where a library finds no memory
@@ -52,12 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = None
     try:
         with interruptible(), warnings.catch_warnings():
-            for category in (LargeDeltaWarning, PeriodUnitWarning):  # the output repeats their texts
-                warnings.simplefilter("ignore", category)
-            enable_features("contrib", "honest-but-curious")
             options = parse(sys.argv[1:] if arguments is None else arguments)
             output = _command(options.command)(options)
-    except (KeyboardInterrupt, *_ERRORS) as error:
+    except (KeyboardInterrupt, *_ERRORS, *_errors_of_opendp()) as error:
         interrupted = isinstance(error, KeyboardInterrupt)
         text = located(_one_line(error, options), options)
         line = "interrupted: no file is left half-written" if interrupted else f"error: {text}"
@@ -73,16 +68,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(name: str) -> Callable[[argparse.Namespace], str]:
+    """Return what runs a command, in a process whose warnings its output repeats."""
     command: Callable[[argparse.Namespace], str] = getattr(
         import_module(f"opendp_timeseries.commandline.{_MODULES[name]}"), name
     )
+    if name not in _WITHOUT_OPENDP:
+        from opendp_timeseries.accounting.budget import LargeDeltaWarning
+        from opendp_timeseries.plugin.native import enable_features
+        from opendp_timeseries.plugin.spaces import PeriodUnitWarning
+
+        enable_features("contrib", "honest-but-curious")
+        for category in (LargeDeltaWarning, PeriodUnitWarning):
+            warnings.simplefilter("ignore", category)
     return command
+
+
+def _errors_of_opendp() -> tuple[Any, ...]:
+    """Return OpenDP's errors, if it has been imported."""
+    native = sys.modules.get("opendp_timeseries.plugin.native")
+    return () if native is None else (native.OpenDPException,)
 
 
 def _one_line(error: BaseException, options: argparse.Namespace | None) -> str:
     """Return a one-line error message. OpenDP quotes the original error in the last line of its traceback."""
     text, file = str(error), getattr(options, "file", None)
-    if isinstance(error, OpenDPException):
+    if isinstance(error, _errors_of_opendp()):
         lines = (error.message or text).strip().splitlines()
         text = next(filter(_ERROR.match, reversed(lines)), lines[-1])
         text = text if text.startswith(_NO_MEMORY) else text.partition("Error: ")[2] or text

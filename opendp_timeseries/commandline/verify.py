@@ -7,14 +7,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from opendp_timeseries._text import read_text
 from opendp_timeseries.commandline.words import wrapped
 from opendp_timeseries.design.design import Design
-from opendp_timeseries.ledger.programme import Programme
 from opendp_timeseries.release.documents import Document, read_document
 from opendp_timeseries.release.statement import Parent
+
+if TYPE_CHECKING:
+    from opendp_timeseries.ledger.programme import Programme
 
 T = TypeVar("T")
 
@@ -92,6 +94,8 @@ def read_record(path: Path) -> Document:
 
 def read_programme(path: Path) -> Programme:
     """Return a programme from its file."""
+    from opendp_timeseries.ledger.programme import Programme  # with OpenDP, which records need nothing of
+
     return _read(path, Programme.from_json, "programme")
 
 

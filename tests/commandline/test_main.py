@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import pickle
 import random
 import re
 import shlex
@@ -1115,7 +1116,7 @@ def test_a_large_delta_is_said(log_file, tmp_path, capsys):  # and no warning pa
     assert "δ = 0.01 is large" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("words", [["plan", "--help"], ["log.csv", "--epsilon", "much"], ["verify", "{record}"]])
+@pytest.mark.parametrize("words", [["--version"], ["log.csv", "--epsilon", "much"], ["verify", "{record}"]])
 def test_no_command_waits_for_what_it_does_not_need(tmp_path, words):
     log, record = {"who": np.arange(9), "when": np.arange(9)}, tmp_path / "release.json"
     dp.enable_features("contrib", "honest-but-curious")
@@ -1129,16 +1130,36 @@ def test_no_command_waits_for_what_it_does_not_need(tmp_path, words):
     assert done.returncode == (2 if "much" in words else 0)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "opendp_timeseries.commandline.arguments" in imported
-    assert not imported & {"scipy.stats", "scipy.sparse", "scipy.signal", "sklearn", "opendp.prelude"}
+    assert not imported & {"scipy.stats", "scipy.sparse", "scipy.signal", "sklearn", "opendp", "polars"}
 
 
 def test_every_public_name_is_there_when_it_is_asked_for():
-    code = "import opendp_timeseries as ts; assert 'smooth' not in vars(ts)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
     assert callable(ts.smooth)
     assert all(hasattr(ts, name) for name in ts.__all__)
+    assert {*ts.__all__} <= {*dir(ts)}
     assert not hasattr(ts, "no")
+    for name in ts.__all__:
+        assert pickle.loads(pickle.dumps(getattr(ts, name))) is getattr(ts, name)
+
+
+#: What may come before OpenDP's queries, which must know the constructors of this package all the same.
+IMPORTS = [
+    "import opendp_timeseries",
+    "from opendp_timeseries.plugin.totals import make_totals",
+    "import opendp.context",
+]
+
+
+@pytest.mark.parametrize("line", [IMPORTS[0], *(pytest.param(line, marks=pytest.mark.long) for line in IMPORTS[1:])])
+def test_a_query_knows_the_constructors_whatever_is_imported_first(line):
+    code = f"""
+import sys; {line}; light = "opendp" not in sys.modules
+import opendp_timeseries as ts; import opendp.prelude as dp; from opendp.context import constructors
+print(light, {{name.removeprefix("make_") for name in ts.__all__ if name.startswith("make_")}} - {{*constructors}})
+from opendp_timeseries import *; assert then_totals is ts.then_totals and "smooth" in globals()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == (f"{line == IMPORTS[0]} {{'composition'}}\n", "")
 
 
 def test_a_forecast_is_said_to_be_one_in_the_table(log_file, tmp_path):
