@@ -176,7 +176,7 @@ def tally(table: ir.Table, reading: Reading) -> Tally:
     else:
         keys = _keys(rows.get_backend(), reading.panel or (), rows.series.type(), dialect)
         rows = rows.left_join(keys, rows.series == keys.key)
-    conditions = [rows.who.notnull(), rows.when.notnull(), rows.readable, rows.step.notnull(), rows.number.notnull()]
+    conditions = [rows.known, rows.when.notnull(), rows.readable, rows.step.notnull(), rows.number.notnull()]
     conditions.append(rows.amount > 0 if reading.is_sum else ibis.literal(True))
     marks = enumerate(itertools.accumulate(conditions, operator.and_))
     # Not by `where`, which is a sum in Spark, and null of a log without rows.
@@ -283,7 +283,10 @@ def _check_session(table: ir.Table, dialect: Dialect) -> None:
 
 
 def _placed(table: ir.Table, reading: Reading) -> tuple[ir.Table, Dialect]:
-    """Return who, when and in which step and series, for every row; null for what is missing or off the grid."""
+    """Return who, when and in which step and series, for every row; null for what is missing or off the grid.
+
+    Who is known and what is on the grid are said in columns of their own: backends work out twice what they filter by.
+    """
     dialect = _dialect(table)
     _check_session(table, dialect)
     table = dialect.typed(table, reading.log.columns)
@@ -302,19 +305,20 @@ def _placed(table: ir.Table, reading: Reading) -> tuple[ir.Table, Dialect]:
     table = table.mutate(**{name: ibis.literal(None, types[name]) for name in untyped})
     columns = {"who": reading.log.identifier} | ({} if reading.log.by is None else {"series": reading.log.by})
     labels = {name: _labels(table[column], dialect) for name, column in columns.items()}
+    labels["known"] = _is_known(table[reading.log.identifier], labels["who"])
     if reading.log.value is not None:
         labels["amount"] = _amount(table[reading.log.value], reading.step_cap, dialect)
     if reading.log.time is None:
-        return table.select(**labels, when=_FIRST, readable=True, step=_FIRST), dialect
+        return table.select(**labels, when=_FIRST, readable=True, step=_FIRST, on_grid=True), dialect
     instants, readable, rule = _instants(table, reading.log.time, reading.row_grid, dialect)
     when = _present(table[reading.log.time])
     # A column of its own, so that it is worked out once.
-    rows = table.select(**labels, when=when, readable=readable, at=instants)
+    rows = dialect.once(table.select(**labels, when=when, readable=readable, at=instants))
     if rule.table is not None:
         return _looked_up(rows, rule, dialect), dialect
     on_grid = rows["at"].between(rule.start, rule.stop - 1)
     step = ibis.ifelse(on_grid, dialect.quotient(rows["at"] - rule.start, rule.width), None)
-    return rows.mutate(step=step).drop("at"), dialect
+    return rows.mutate(step=step, on_grid=on_grid).drop("at"), dialect
 
 
 def _looked_up(rows: ir.Table, rule: StepRule, dialect: Dialect) -> ir.Table:
@@ -324,13 +328,14 @@ def _looked_up(rows: ir.Table, rule: StepRule, dialect: Dialect) -> ir.Table:
     rows = rows.mutate(of=dialect.quotient(rows["at"] - rule.start, rule.width))
     # Equal cells first, as backends are slow to join by ranges alone. At most one step fits; null fits none.
     rows = rows.left_join(steps, [rows.of == steps.cell, rows["at"] >= steps.low, rows["at"] < steps.high])
-    return rows.drop("at", "of", "cell", "low", "high").rename(step="number")
+    rows = rows.drop("at", "of", "cell", "low", "high").rename(step="number")
+    return rows.mutate(on_grid=rows.step.notnull())
 
 
 def _rows(table: ir.Table, reading: Reading) -> tuple[ir.Table, Dialect]:
     """Return who and where in the counts, for every row that is somewhere."""
     rows, dialect = _placed(table, reading)
-    rows = rows.filter(rows.who.notnull(), rows.step.notnull()).drop("when", "readable")
+    rows = rows.filter(rows.known, rows.on_grid).drop("when", "readable", "known", "on_grid")
     amount = ["amount"] if reading.is_sum else []
     if amount:
         rows = rows.filter(rows.amount > 0)
@@ -360,6 +365,11 @@ def _labels(column: ir.Column, dialect: Dialect) -> ir.Value:
         integral = text.endswith(".0") & text.re_search(dialect.pattern(_WHOLE))
         text = ibis.ifelse(integral, text.substr(0, text.length() - 2), text).nullif("")
     return dialect.whole_text(text)
+
+
+def _is_known(column: ir.Column, labels: ir.Column) -> ir.BooleanValue:
+    """Return where identifiers have labels."""
+    return column.notnull() & (column != "") if column.type().is_string() else labels.notnull()
 
 
 def _whole_numbers(column: ir.Column, dialect: Dialect) -> ir.IntegerValue:

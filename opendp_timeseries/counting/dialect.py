@@ -22,7 +22,7 @@ class Ticks(NamedTuple):
     aware: bool  # whether they are instants in UTC, rather than on a clock that the table does not name
 
 
-def same(table: ir.Table, names: Sequence[str]) -> ir.Table:
+def same(table: ir.Table, *names: object) -> ir.Table:
     """Return a table as it is."""
     return table
 
@@ -63,6 +63,8 @@ class Dialect(NamedTuple):
     part: Callable[[ir.StringValue, str], ir.StringValue] = lambda text, pattern: text.re_extract(pattern, 1)
     #: A table of a few rows.
     rows: Callable[[BaseBackend, Mapping[str, Sequence[object]], Schema], ir.Table] = memtable
+    #: Rows whose columns are worked out once, however often they are named.
+    once: Callable[[ir.Table], ir.Table] = same
     #: In which a query runs.
     session: Callable[[BaseBackend], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
 

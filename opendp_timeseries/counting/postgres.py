@@ -174,6 +174,11 @@ def _ticks(table: ir.Table, name: str) -> Ticks:
     return Ticks(micros, "us", aware=column.type().is_timestamp() and column.type().timezone is not None)
 
 
+def _once(rows: ir.Table) -> ir.Table:
+    """Return rows as they are: what stands before an offset is not merged with what stands after it."""
+    return queried(rows, "opendp_timeseries_rows", "SELECT * FROM opendp_timeseries_rows OFFSET 0", rows.schema())
+
+
 def _bytes(text: ir.StringValue) -> ir.BinaryValue:
     return _TEXT_BYTES(text, _ENCODING())
 
@@ -275,5 +280,6 @@ DIALECT: Final = Dialect(
     pattern=lambda pattern: pattern.replace(r"\z", r"\Z"),
     part=function("substring", 2, "string"),  # as Ibis 11 forgets parentheses
     rows=_rows,
+    once=_once,
     session=session,
 )

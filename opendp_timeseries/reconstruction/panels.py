@@ -117,13 +117,8 @@ class _TopOfCounts:
 
 def _levels_of_counts(means: Array, noise: Array, noise_of_all: float, top: Top, of_group: float) -> Levels:
     """Return the levels of parts with one tier: their means, as far as they are above zero and add up."""
-    totals, variances = _division(means[:, 0], noise**2, of_group)
+    totals, variances = above_zero(means[:, 0], noise**2, of_group)
     return Levels(_positive(totals[:, None], noise, top), totals, variances)
-
-
-def _division(levels: Array, variances: Array, of_group: float) -> tuple[Array, Array]:
-    """Return levels above zero that add up to that of their group, unless this is below zero itself."""
-    return above_zero(levels, variances, of_group) if of_group > 0 else (levels, variances)
 
 
 def _positive(levels: Array, noise: Array, top: Top) -> Array:
@@ -219,7 +214,7 @@ class _Population(NamedTuple):
         """Return the levels of parts: those of people together, those of tiers as far as their own means tell."""
         alike = float(np.sqrt(np.mean(noise**2)))
         estimate = panel(means, self.ends, self.weights, alike, (means.sum(axis=0), noise_of_all), prior=self.prior)
-        totals, variances = _division(estimate.levels, estimate.variances, of_group)
+        totals, variances = above_zero(estimate.levels, estimate.variances, of_group)
         usual = np.maximum(totals, 0.0)[:, None] * top.level / max(float(top.level[-1] / self.weights[0, -1]), 1e-300)
         free = (_MISFIT * usual) ** 2
         tiers = usual + free / (free + noise[:, None] ** 2) * (means - usual)

@@ -280,10 +280,11 @@ def above_zero(levels: Array, variances: Array, total: float) -> tuple[Array, Ar
 
     Given estimates with normal errors, they are the means of the posterior in which any division of the total is as
     likely as any other, but that only the mean of the sum is held. Levels that are known well lose or gain by their
-    variances; one that is not told from nothing keeps what it may be.
-
-    :param total: above zero.
+    variances; one that is not told from nothing keeps what it may be. Where the total is not above zero itself, all
+    stays as it is.
     """
+    if not total > 0:
+        return levels, variances
     error = np.sqrt(variances)
 
     def at(tilt: float) -> tuple[Array, Array]:

@@ -208,3 +208,5 @@ def test_levels_above_zero_are_those_of_any_division():
         found, left = above_zero(far, np.ones(3), 0.03)
         assert found.sum() == pytest.approx(0.03)
         assert np.all((found > 0) & (left > 0))
+    for nothing in (0.0, -1.0, np.nan):
+        assert above_zero(levels, variances, nothing) == (levels, variances)
