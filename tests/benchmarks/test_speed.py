@@ -4,6 +4,7 @@ python -m pytest tests/benchmarks/test_speed.py -s --override-ini addopts=
 
 ``SPEED_ROWS=1000000,10000000,50000000`` sets the numbers of rows. Jobs take turns, three times; what is compared is
 the least processor time, of all threads together. One individual for every 50 rows, activity log-normal, 10⁴ hours.
+Rows end with the ratio that the page states, of before.
 """
 
 import csv
@@ -46,8 +47,28 @@ START, HOUR = np.datetime64("2013-01-01", "us"), 3600 * 10**6
 PAIRS = f"SELECT DISTINCT id, (epoch_us(time) - {START.astype(int)}) // {HOUR} AS step FROM log"
 
 
+def stated():
+    """Return the ratios of docs/speed.csv, by the heading, the job and what it is beside."""
+    at, ratios = "", {}
+    for here, _, beside, _, ratio in csv.reader((ROOT / "docs" / "speed.csv").open(encoding="utf-8")):
+        at = here if here.startswith("**") else at
+        ratios[at, here, beside] = ratio
+    return ratios
+
+
+ROOT = Path(__file__).parents[2]
+BEFORE, printed = stated(), []
+
+
+def power(number):
+    digits = len(str(number)) - 1
+    factor = number // 10**digits
+    return f"{'' if factor == 1 else f'{factor}·'}10{str(digits).translate(str.maketrans('0123456789', '⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+
+
 def heading(what):
-    print(f"\n**{what}**,,,,")
+    printed.append(f"**{what}**")
+    print(f"\n{printed[-1]},,,,,")
 
 
 def least(jobs, rounds=3, clock=time.process_time):
@@ -62,6 +83,7 @@ def least(jobs, rounds=3, clock=time.process_time):
     peer, *ours = best.items()
     for name, seconds in ours:
         cells = name, f"{seconds:.2f} s", peer[0], f"{peer[1]:.2f} s", f"{seconds / peer[1]:.1f}"
+        cells += (f"before: {BEFORE.get((printed[-1], name, peer[0]), 'not there')}",)
         csv.writer(sys.stdout, lineterminator="\n").writerow(cells)
         sys.stdout.flush()
     return best
@@ -75,7 +97,7 @@ def log(request, tmp_path_factory):
     codes, steps = random.choice(people, rows, p=activity / activity.sum()), random.integers(0, SIZE, rows)
     times = START + steps * np.timedelta64(1, "h") + random.integers(0, HOUR, rows)
     columns = {"id": codes, "time": times, "step": steps, "key": random.integers(0, KEYS, rows)}
-    heading(f"{rows:.0e} rows")
+    heading(f"{power(rows)} rows")
     return columns, tmp_path_factory.mktemp("logs")
 
 
@@ -102,7 +124,9 @@ def test_identifiers(log):
     )
     assert best["count, integers, NumPy"] < 4 * best["NumPy, sort of the pairs"]
     pairs = tables["text, Polars"]
-    least({"Polars, distinct pairs": lambda: pairs.unique().height, "count, text, Polars": jobs["text, Polars"]})
+    polars = {"Polars, distinct pairs": lambda: pairs.unique().height, "count, text, Polars": jobs["text, Polars"]}
+    best = least(polars)
+    assert best["count, text, Polars"] < 1.1 * best["Polars, distinct pairs"]
 
 
 def test_panel(log):
@@ -135,13 +159,15 @@ def test_duckdb(log, kind):
     best = least(jobs | {f"count, DuckDB, {kind}, gap of 10": counted(table, gap=10)}, rounds=2)
     spilt = sum(file.stat().st_size for file in (folder / "spilt").glob("*")) if (folder / "spilt").exists() else 0
     assert spilt == 0
-    assert best[f"count, DuckDB, {kind}"] < (2.5 if kind == "integers" else 3.5) * best["DuckDB, distinct pairs"]
+    assert best[f"count, DuckDB, {kind}"] < 2.5 * best["DuckDB, distinct pairs"]
 
 
 @pytest.mark.parametrize("kind", ["integers", "text"])
 def test_postgres(log, kind):
     """The processor time of the server's only process for us, and of Python."""
     columns, _ = log
+    if columns["id"].size > 10**6:
+        pytest.skip("a server takes minutes to take so many rows")
     who = columns["id"] if kind == "integers" else text_of(columns["id"], "Person").to_numpy()
     times = np.datetime_as_string(columns["time"], timezone="UTC")
     with tempfile.TemporaryDirectory(prefix="postgres", ignore_cleanup_errors=True) as folder:
@@ -164,7 +190,8 @@ def test_postgres(log, kind):
         plain = partial(postgres.run, f"SELECT step, count(*) FROM ({pairs}) AS pairs GROUP BY step")
         table = postgres.connection.table("log")
         jobs = {"PostgreSQL, distinct pairs": plain, f"count, PostgreSQL, {kind}": counted(table)}
-        least(jobs | {f"count, PostgreSQL, {kind}, gap of 10": counted(table, gap=10)}, rounds=2, clock=clock)
+        best = least(jobs | {f"count, PostgreSQL, {kind}, gap of 10": counted(table, gap=10)}, rounds=2, clock=clock)
+        assert best[f"count, PostgreSQL, {kind}"] < 3 * best["PostgreSQL, distinct pairs"]
         postgres.connection.disconnect()
         server.end()
 
@@ -194,7 +221,7 @@ def test_csv(tmp_path):
             for _ in csv.reader(file):
                 pass
 
-    heading("1e+06 rows of CSV")
+    heading(f"{power(rows)} rows")
     ours = {
         "count, CSV": read(),
         "count, CSV, times of New York": read(zone="America/New_York"),
@@ -207,7 +234,7 @@ def test_csv(tmp_path):
     peer = {uncounted: lambda: pd.read_csv(path, usecols=["id", "time"], parse_dates=["time"])}
     least(peer | {"count, CSV": read()})
     assert max(list(best.values())[1:]) < 2 * best["the `csv` module"]
-    assert polars["count, CSV"] < 2 * polars["Polars, distinct pairs"]
+    assert polars["count, CSV"] < 1.5 * polars["Polars, distinct pairs"]
 
 
 def test_spark(log, monkeypatch):
@@ -243,7 +270,7 @@ def test_release():
         count = space >> ts.then_participation_count(ts.TimeGrid(size=steps.size), participation_cap=4, excess=excess)
         release = count >> ts.then_subsampled_gaussian(scale, sampling_probability=1.0, delta=1e-9)
         jobs[f"10⁶ steps released, {name} counts"] = partial(release, {"id": steps // 5, "time": steps})
-    heading("10⁶ steps")
+    heading("by the clock")
     least(jobs, rounds=1, clock=time.perf_counter)
 
 
@@ -276,7 +303,17 @@ def test_start():
         jobs[" ".join(what)] = partial(run, "-m", "opendp_timeseries", *what)
     heading("From the start of a process")
     best = least(jobs | {"import opendp_timeseries": partial(run, "-c", "import opendp_timeseries")}, clock=of_children)
-    assert best["plan --help"] < 1.5 * best["import opendp_timeseries"]
+    assert max(best[what] for what in ("--version", "plan --help", "log.csv --epsilon much")) < 4 * best["import NumPy"]
+
+
+def test_plan():
+    def plan(size):
+        grid = ts.TimeGrid(size=size)
+        ts.plan(grid, participation_cap=[5, 20, 80], epsilon=1, delta=1e-6, time_scale=24, deviation=10)
+
+    heading("Plans")
+    best = least({f"plan of {size:,} steps": partial(plan, size) for size in (1000, 10_000)}, rounds=1)
+    assert best["plan of 10,000 steps"] < 20 * best["plan of 1,000 steps"]
 
 
 def test_smoothing():
@@ -294,8 +331,11 @@ def test_smoothing():
         finally:
             os.sched_setaffinity(0, processors)
 
-    heading("1,000 series of 168 steps")
-    jobs = {"one processor": alone, f"smoothed by {len(processors)} processors": lambda: ts.smooth(many, seasons=24)}
+    heading("by the clock")
+    jobs = {
+        "one processor": alone,
+        f"1,000 series of 168 steps smoothed, {len(processors)} processors": lambda: ts.smooth(many, seasons=24),
+    }
     least(jobs, rounds=1, clock=time.perf_counter)
 
 
