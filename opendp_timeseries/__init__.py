@@ -83,7 +83,7 @@ __all__ += ["Release", "interpolate", "smooth", "reconcile", "means", "Series", 
 __all__ += ["read_releases", "write_releases", "Participation", "plan", "Programme", "Ledger"]
 __all__ += ["compositor"]
 
-#: Where public names are that are not in ``plugin``. All are imported when they are asked for.
+#: The homes of public names outside of ``plugin``. All are imported at their first use.
 _HOMES = {
     "TimeGrid": "grid",
     "check_log": "counting.check",
