@@ -123,7 +123,8 @@ def ends_of(drawn: Drawing) -> tuple[float, float]:
 def is_faint(drawn: Drawing) -> bool:
     """Return whether a drawing is usually too uncertain to read."""
     half = (drawn.high - drawn.low)[np.isfinite(drawn.high)] / 2
-    return bool(len(half) and is_uncertain(np.nanmean(drawn.values), np.median(half)))
+    values = drawn.values[np.isfinite(drawn.values)]
+    return bool(len(half) and is_uncertain(values.mean() if len(values) else np.nan, np.median(half)))
 
 
 def figure(name: str, drawn: Drawing, unit: str, level: float, ends: tuple[float, float], *, captioned: bool) -> str:
