@@ -20,7 +20,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.plugin import subsampled_gaussian
-from tests.benchmarks.test_speed import SIZE, least, log  # noqa: F401
+from tests.benchmarks.test_speed import SIZE, heading, least, log  # noqa: F401
 from tests.counting.tables import count_of
 
 STEPS = ts.TimeGrid(size=SIZE)
@@ -129,5 +129,6 @@ def test_a_release_takes_little_longer_than_its_noise(size):
     alone = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=30.0, k=-26)
     values = np.arange(float(size))
     jobs = {"one call": lambda: alone(values), "chunks": lambda: subsampled_gaussian._add_noise(values, 30.0, -26)}
+    heading(f"{size} values")
     best = least(jobs, rounds=3, clock=time.perf_counter)
     assert best["chunks"] < (0.3 + 0.7 / subsampled_gaussian.processors()) * best["one call"] + 0.05

@@ -50,7 +50,7 @@ PAIRS = f"SELECT DISTINCT id, (epoch_us(time) - {START.astype(int)}) // {HOUR} A
 def stated():
     """Return the ratios of docs/speed.csv, by the heading, the job and what it is beside."""
     at, ratios = "", {}
-    for here, _, beside, _, ratio in csv.reader((ROOT / "docs" / "speed.csv").open(encoding="utf-8")):
+    for here, _, beside, _, ratio in csv.reader((ROOT / "docs" / "speed.csv").read_text(encoding="utf-8").splitlines()):
         at = here if here.startswith("**") else at
         ratios[at, here, beside] = ratio
     return ratios
