@@ -15,8 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries.commandline.arguments import parse
-from opendp_timeseries.commandline.publication import located
+from opendp_timeseries.commandline.spelling import phrase
 from opendp_timeseries.commandline.waiting import interruptible
 
 #: The module of each command.
@@ -35,7 +36,7 @@ _ERRORS: Final = (TypeError, ValueError, ImportError, OSError, MemoryError, Runt
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_MEMORY: Final = ("MemoryError", "Unable to allocate", "can't start new thread")
 _NOT_LOADED: Final = "failed to map segment"  # as the linker says where a library finds no memory
-_ERROR: Final = re.compile(r"[\w.]*Error\b")
+_ERROR: Final = re.compile(r"[\w.]*(Error|Refusal)\b")
 _LONGEST: Final = 600
 
 
@@ -47,15 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # its encoding may know no Greek
-    options = None
+    options = argparse.Namespace()
     try:
         with interruptible(), warnings.catch_warnings():
-            options = parse(sys.argv[1:] if arguments is None else arguments)
+            parse(sys.argv[1:] if arguments is None else arguments, options)
             output = _command(options.command)(options)
     except (KeyboardInterrupt, *_ERRORS, *_errors_of_opendp()) as error:
         interrupted = isinstance(error, KeyboardInterrupt)
-        text = located(_one_line(error, options), options)
-        line = "interrupted: no file is left half-written" if interrupted else f"error: {text}"
+        line = "interrupted: no file is left half-written" if interrupted else f"error: {_one_line(error, options)}"
         print("; ".join([line, *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 130 if interrupted else 2
     if options.quiet:
@@ -89,23 +89,29 @@ def _errors_of_opendp() -> tuple[Any, ...]:
     return () if native is None else (native.OpenDPException,)
 
 
-def _one_line(error: BaseException, options: argparse.Namespace | None) -> str:
-    """Return a one-line error message. OpenDP quotes the original error in the last line of its traceback."""
-    text, file = str(error), getattr(options, "file", None)
-    if isinstance(error, _errors_of_opendp()):
+def _one_line(error: BaseException, options: argparse.Namespace) -> str:
+    """Return a one-line error message."""
+    text = " ".join(_explained(error, options).split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
+
+
+def _explained(error: BaseException, options: argparse.Namespace) -> str:
+    text, publication = str(error), getattr(options, "publication", None)
+    if isinstance(error, _errors_of_opendp()):  # it quotes the original error in the last line of its traceback
         lines = (error.message or text).strip().splitlines()
         text = next(filter(_ERROR.match, reversed(lines)), lines[-1])
-        text = text if text.startswith(_NO_MEMORY) else text.partition("Error: ")[2] or text
-    no_memory = text.startswith(_NO_MEMORY) or _NOT_LOADED in text or any(map(_is_of_memory, _causes(error)))
-    if no_memory:
-        text = f"not enough memory for the log ({file}); use a machine with more, or fewer steps (--size)"
+        text = text if text.startswith(_NO_MEMORY) else re.sub(r"^[\w.]*(Error|Refusal): ", "", text)
+    if text.startswith(_NO_MEMORY) or _NOT_LOADED in text or any(map(_is_of_memory, _causes(error))):
+        remedy = "use a machine with more, or fewer steps (`size`)"
+        error = Refusal("file", Quoted(getattr(options, "file", None)), "takes more memory than there is", remedy)
     elif isinstance(error, OSError) and error.strerror:
         parameter = _parameter_of(str(error.filename), options)
-        full = f"free some space there{', or choose another --output' if parameter != 'ledger' else ''}"
+        full = f"free some space there{', or choose another `output`' if parameter != 'ledger' else ''}"
         remedy = full if error.errno in _FULL else "check that it exists, and that you may read or write it"
-        text = f"{parameter} ({error.filename}): {error.strerror}; {remedy}"
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
+        error = Refusal(parameter, Quoted(error.filename), f"cannot be used: {error.strerror}", remedy)
+    if isinstance(error, Refusal):
+        return phrase(error, options)
+    return text if publication is None else f"{publication}: {text}"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -119,12 +125,12 @@ def _is_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or getattr(error, "errno", 0) == errno.ENOMEM
 
 
-def _parameter_of(path: str, options: argparse.Namespace | None) -> str:
+def _parameter_of(path: str, options: argparse.Namespace) -> str:
     """Return the publication key (or "ledger") that names this path, so that the message can cite its line."""
     ledger = getattr(options, "ledger", None)
     if ledger is not None and Path(path) == ledger.absolute():
         return "ledger"
-    if options is None or options.publication is None:
+    if getattr(options, "publication", None) is None:
         return "file"
     if path in (options.keys or ()):
         return "keys"

@@ -8,6 +8,8 @@ from functools import lru_cache
 from types import MappingProxyType, UnionType
 from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from opendp_timeseries._refusal import Quoted, Refusal
+
 T = TypeVar("T")
 
 #: Metadata of a field that documents omit where it has its default.
@@ -28,22 +30,22 @@ def parse_json(text: str) -> Any:
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
         fields = dict(pairs)
         if len(fields) < len(pairs):
-            raise ValueError(f"the document names a key twice, among {', '.join(sorted(fields))}")
+            raise Refusal("the document", ..., f"names a key twice, among {', '.join(sorted(fields))}", "leave one out")
         return fields
 
     def finite(word: str) -> float:
         number = float(word)
         if not math.isfinite(number):
-            raise ValueError(f"the document holds a number ({word}) that is not finite")
+            raise Refusal("the document", ..., f"holds a number ({word}) that is not finite", "correct it")
         return number
 
     try:
         text = text.removeprefix("\ufeff")
         return json.loads(text, object_pairs_hook=once, parse_constant=finite, parse_float=finite)
     except json.JSONDecodeError as error:
-        raise ValueError(f"the text is not a JSON document: {error}") from None
+        raise Refusal("the text", ..., "is not a JSON document", f"{error}") from None
     except RecursionError:
-        raise ValueError("the document is nested too deeply") from None
+        raise Refusal("the document", ..., "must not be nested too deeply") from None
 
 
 def encode(value: object) -> Any:
@@ -78,7 +80,7 @@ def decode(expected: object, document: Any, name: str) -> Any:
             inner, *further = get_args(expected)
             parts = [inner] * len(document) if further == [...] else [inner, *further]
             if len(parts) != len(document):
-                raise ValueError(f"{name} must list {len(parts)} values, found {len(document)}")
+                raise Refusal(name, ..., f"must list {len(parts)} values, found {len(document)}")
             return tuple(
                 decode(kind, part, f"{name}[{k}]") for k, (kind, part) in enumerate(zip(parts, document, strict=True))
             )
@@ -96,9 +98,9 @@ def decode(expected: object, document: Any, name: str) -> Any:
         try:
             return float(document) if expected is float else document
         except OverflowError:
-            raise ValueError(f"{name} must be {_NAMES[float]}, found an integer that is too large") from None
+            raise Refusal(name, ..., f"must be {_NAMES[float]}, found an integer that is too large") from None
     wanted = " or ".join(_tagged(choice) or _NAMES.get(_form(choice), "object") for choice in choices)
-    raise ValueError(f"{name} must be {wanted}, found {_NAMES.get(type(document), type(document).__name__)}")
+    raise Refusal(name, ..., f"must be {wanted}, found {_NAMES.get(type(document), type(document).__name__)}")
 
 
 _types: Final = lru_cache(get_type_hints)
@@ -110,10 +112,10 @@ def fields_of(document: object, name: str, types: Mapping[str, object]) -> dict[
     :raises TypeError, ValueError: for anything else, naming the field.
     """
     if not isinstance(document, dict):
-        raise ValueError(f"{name} must be an object, found {type(document).__name__}")
+        raise Refusal(name, ..., f"must be an object, found {type(document).__name__}")
     for field in sorted(types.keys() ^ document.keys(), key=str):  # in the same order in every process
         problem = "is not known" if field in document else "is missing"
-        raise ValueError(f"{name} has a field {field!r} that {problem}")
+        raise Refusal(name, ..., f"has a field {field!r} that {problem}", "its schema says which it has")
     return {field: decode(expected, document[field], f"{field} of {name}") for field, expected in types.items()}
 
 
@@ -150,18 +152,20 @@ def read_versioned(document: object, name: str, readers: Mapping[int, Callable[[
     :raises ValueError: for another format, or a version newer than these readers.
     """
     if not isinstance(document, dict) or document.get("format") != name:
-        raise ValueError(f"the document is not in the format {name!r}")
+        raise Refusal("the document", ..., f"is not in the format {name!r}", "give one that is")
     fields = dict(document)
     version = fields.pop("version", None)
     del fields["format"]
     if type(version) is int and version > max(readers):
-        raise ValueError(
-            f"the document ({name}) was written in version {version} of its format, and this package reads versions up"
-            f" to {max(readers)}; read it with a newer opendp_timeseries"
+        raise Refusal(
+            "the document",
+            Quoted(name),
+            f"was written in version {version} of its format, and this package reads versions up to {max(readers)}",
+            "read it with a newer opendp_timeseries",
         )
     if type(version) is not int or version not in readers:
-        raise ValueError(f"version of the document ({name}) must be one of {', '.join(map(str, readers))}")
+        raise Refusal("version of the document", Quoted(name), f"must be one of {', '.join(map(str, readers))}")
     try:
         return readers[version](fields)
     except TypeError as error:
-        raise ValueError(f"the document ({name}): {error}") from None
+        raise Refusal("the document", Quoted(name), f"is refused: {error}") from None

@@ -43,9 +43,11 @@ def _text(value: object) -> str:
         return repr(value) if len(value) <= _LONG else f"of {len(value)} characters"
     if isinstance(value, int) and value.bit_length() > 3 * _LONG:  # Python refuses to convert very long integers
         return f"of {value.bit_length()} bits"
-    if value is None or isinstance(value, (numbers.Number, np.bool_, dt.date, dt.timedelta, range, type)):
-        return repr(value)
     if isinstance(value, (np.datetime64, np.timedelta64)) or kind.__module__.startswith("opendp"):
+        return repr(value)
+    if isinstance(value, (np.number, np.bool_)):
+        return repr(value.item())
+    if value is None or isinstance(value, (numbers.Number, dt.date, dt.timedelta, range, type)):
         return repr(value)
     if isinstance(value, os.PathLike):
         return str(value)
@@ -73,7 +75,7 @@ class Refusal(ValueError):  # noqa: N818 - no error of the program
         super().__init__(parameter, self.value or ..., rule, remedy)  # by which it is pickled
 
     def __str__(self) -> str:
-        return self.phrase(_python)
+        return self.phrase(in_python)
 
     def phrase(self, spell: Spelling, *, subject: str = "") -> str:
         """Return the message of a front end.
@@ -82,7 +84,7 @@ class Refusal(ValueError):  # noqa: N818 - no error of the program
         :param subject: the parameter, if it is written in another way where a message begins.
         """
         value = f" ({self.value})" if self.value else ""
-        rule = spelled(self.rule, lambda *mention: spell(*mention) or _python(*mention))
+        rule = spelled(self.rule, lambda *mention: spell(*mention) or in_python(*mention))
         alternatives = (self.remedy,) if isinstance(self.remedy, str) else self.remedy
         remedy = ", or ".join(filter(None, (spelled(text, spell) for text in alternatives)))
         return f"{subject or self.parameter}{value} {rule}{'; ' if remedy else ''}{remedy}"
@@ -98,5 +100,6 @@ def spelled(text: str, spell: Spelling) -> str:
     return "" if None in mentions.values() else _MENTION.sub(lambda match: mentions[match[0]] or "", text)
 
 
-def _python(name: str, value: str | None) -> str:
+def in_python(name: str, value: str | None) -> str:
+    """Return a parameter as Python's messages write it."""
     return name if value is None else f"{name}={value}"

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from opendp_timeseries._refusal import Refusal
+
 #: Bytes that an encoding must decode as ASCII does, so that line breaks mean the same in it; with stateful escapes.
 _PLAIN: Final = bytes(range(128)) + rb"\n\u0041~{+AG- xn--a.b" + b"\x1b$B!!"
 _ENCODING: Final = "the name of an encoding that Python knows and in which ASCII is itself, such as cp1252"
@@ -28,7 +30,7 @@ def read_text(path: Path, what: str) -> str:
     before = content[:wrong]
     line, place = before.count(b"\n") + 1, wrong - before.rfind(b"\n")
     where = f"line {line} holds byte 0x{content[wrong]:02X} at place {place}"
-    raise ValueError(f"{what} must be text in UTF-8, but {where}{likely(content)}; save it as UTF-8")
+    raise Refusal(what, ..., f"must be text in UTF-8, but {where}{likely(content)}", "save it as UTF-8")
 
 
 def likely(content: bytes) -> str:
@@ -95,7 +97,7 @@ class Lines:
         if not self.illegible:
             return ""
         guess = likely_encoding(self.sample)
-        remedy = f"give --encoding {guess}" if guess else "give its name, such as --encoding cp1251 or gb18030"
+        remedy = f"give `encoding={guess}`" if guess else "give its name, such as `encoding=cp1251` or gb18030"
         return (
             f"{self.illegible} rows hold bytes that are not {self._encoding}, the first in line {self.first}: if the"
             f" file is in another encoding, {remedy}, or save it as UTF-8"
@@ -111,16 +113,20 @@ class Lines:
         self._read += 1
         what = f"the first line of the file ({name})"
         if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in line:
-            raise ValueError(f"{what} must be in UTF-8, and seems to be in UTF-16; save the file as UTF-8")
+            raise Refusal(what, ..., "must be in UTF-8, and seems to be in UTF-16", "save the file as UTF-8")
         if line.startswith(codecs.BOM_UTF8):  # which says more of this file than what is said of all
             self._encoding, line = "utf-8", line.removeprefix(codecs.BOM_UTF8)
         try:
             return line.decode(self._encoding)
         except UnicodeDecodeError as error:
             guess = likely_encoding(line)
-            raise ValueError(
-                f"{what} is not in {self._encoding}, from byte {error.start + 1} on: give --encoding"
-                f" {guess or 'with the name of its own, such as cp1252 or gb18030'}, or save the file as UTF-8"
+            raise Refusal(
+                what,
+                ...,
+                f"is not in {self._encoding}, from byte {error.start + 1} on",
+                f"give `encoding={guess}`, or save the file as UTF-8"
+                if guess
+                else "give `encoding` with the name of its own, such as cp1252 or gb18030, or save the file as UTF-8",
             ) from None
 
     def block(self, size: int) -> bytes:

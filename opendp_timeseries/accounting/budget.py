@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal, TypeRefusal
 from opendp_timeseries.accounting.loss import PrivacyLoss, View
 
 __all__ = ["Budget", "LargeDeltaWarning", "large_delta", "warn_of_large_delta"]
@@ -32,7 +33,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) == (self.rho is None):
-            raise ValueError("a budget needs either epsilon and delta, or rho")
+            raise Refusal("a budget", ..., "needs either epsilon and delta, or rho")
         if self.epsilon is not None:
             object.__setattr__(self, "epsilon", check.real("epsilon", self.epsilon, minimum=0.0))
             object.__setattr__(self, "delta", check.real("delta", self.delta, above=0.0, below=1.0))
@@ -45,14 +46,16 @@ class Budget:
         """Return the budget of three parameters; None means left out."""
         for name, value in (("epsilon", epsilon), ("delta", delta)):
             if rho is None and value is None:
-                raise TypeError(f"{name} must be given: the budget is epsilon= and delta=, or rho=")
+                raise TypeRefusal(name, ..., "must be given: the budget is `epsilon=` and `delta=`, or `rho=`")
         return cls(epsilon=epsilon, rho=rho, delta=0.0 if delta is None else delta)
 
     @classmethod
     def of_several(cls, *, epsilon: float | None, delta: float | None, rho: float | None) -> Budget:
         """Return the budget of several releases: (ε, δ), or ρ alone; refuse zero."""
         if rho is not None and (epsilon, delta) != (None, None):
-            raise ValueError("rho replaces epsilon and delta, for releases that keep every step; leave those out")
+            raise Refusal(
+                "rho", ..., "replaces epsilon and delta, for releases that keep every step", "leave those out"
+            )
         for name, value in (("epsilon", epsilon), ("rho", rho)):
             if value is not None:
                 check.real(name, value, above=0.0)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import scipy
 
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND
@@ -32,14 +33,14 @@ _MAX_LAWS: Final = 1100
 
 
 def calibrate(
-    loss_at: Callable[[float], Any], budget: Budget | float, *, start: float = 1.0, refusal: str = ""
+    loss_at: Callable[[float], Any], budget: Budget | float, *, start: float = 1.0, refusal: Refusal | None = None
 ) -> float:
     """Return the least factor on all scales that keeps a loss within a budget, to 12 digits, rounded up.
 
     :param loss_at: the loss at a factor, or a number such as its δ; it falls as the factor grows.
     :param budget: a :class:`~opendp_timeseries.accounting.budget.Budget`, or an upper bound on such a number.
     :param start: a factor at which no scale is below 1: the search goes down to 2**-1000 of it if any noise suffices.
-    :param refusal: message of the error if no factor suffices.
+    :param refusal: what is raised if no factor suffices.
     :return: 0 if nothing is lost without noise.
     :raises ValueError: if the search finds no sufficient factor.
 
@@ -54,9 +55,8 @@ def calibrate(
         _factor_for_loss(at, budget, start) if isinstance(budget, Budget) else _factor_for_number(at, budget, start)
     )
     if factor == math.inf:
-        raise ValueError(
-            refusal or f"no scale reaches {budget}; raise the budget, or lower the caps or the number of individuals"
-        )
+        remedy = "raise the budget, or lower the caps or the number of individuals"
+        raise refusal or Refusal("budget", Quoted(f"{budget}".strip("()")), "is reached by no scale", remedy)
     return factor
 
 

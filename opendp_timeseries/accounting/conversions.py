@@ -14,6 +14,7 @@ import scipy
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def renyi_to_delta(alpha: float, renyi_epsilon: float, epsilon: float) -> float:
     :raises ValueError: for an order of 1 or below.
     """
     if not alpha > 1:
-        raise ValueError(f"alpha ({alpha}) must be greater than 1")
+        raise Refusal("alpha", alpha, "must be greater than 1")
     if renyi_epsilon == 0:
         return 0.0
     exponent = (alpha - 1) * (renyi_epsilon - epsilon) + order_cost(alpha)
@@ -88,9 +89,11 @@ def privacy_loss_distribution(
     limit = int(min(MAX_POINTS, MAX_LOSS / width))
     points = bisect_left(range(limit), True, key=lambda k: profile(k * width) <= tail)
     if points == limit:
-        raise ValueError(
-            f"the profile is above tail ({tail:g}) up to a loss of {limit * width:g}; raise the scale of the noise,"
-            f" the discretization ({width:g}) or the tail"
+        raise Refusal(
+            "the profile",
+            ...,
+            f"is above tail ({tail:g}) up to a loss of {limit * width:g}",
+            f"raise the scale of the noise, the discretization ({width:g}) or the tail",
         )
     points += 1
     positive = np.array([profile(k * width) for k in range(points + 1)])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.accounting.rounding import printed_up, up, up_fraction, up_sqrt
 
 __all__ = [
@@ -50,9 +51,9 @@ class Majorant:
     def __post_init__(self) -> None:
         values = _as_floats(self.values)
         if values.ndim != 1 or not np.all(np.isfinite(values)) or np.any(values < 0):
-            raise ValueError("a majorant must be one row of finite, non-negative numbers")
+            raise Refusal("a majorant", ..., "must be one row of finite, non-negative numbers")
         if np.any(np.diff(values) > 0):
-            raise ValueError("a majorant must be in descending order; sort it first")
+            raise Refusal("a majorant", ..., "must be in descending order", "sort it first")
         # The law of an influence is cached, so its numbers must not change: an array over bytes is never writeable.
         values = np.frombuffer(values[values > 0].tobytes(), dtype=np.float64)
         object.__setattr__(self, "values", values)
@@ -138,7 +139,7 @@ class Influence:
                 # A fraction or a large integer becomes a float from above.
                 object.__setattr__(self, name, up(number) if number < value else number)
         if self.majorant is not None and not isinstance(self.majorant, Majorant):
-            raise TypeError(f"majorant ({type(self.majorant).__name__}) must be a Majorant, or None")
+            raise TypeRefusal("majorant", Quoted(type(self.majorant).__name__), "must be a Majorant, or None")
         if self.squared is not None:
             check.real("squared", self.squared, minimum=0.0)
             squared = Fraction(self.squared)

@@ -23,6 +23,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.conversions import order_cost, renyi_to_delta
 from opendp_timeseries.accounting.laws import Lattice, Law, multiples, trim
@@ -72,7 +73,7 @@ def joint_loss(
     adaptive = Adaptivity.of(adaptivity, Adaptivity.NONE, Adaptivity.QUERIES) is not Adaptivity.NONE
     members = list(losses)
     if not members:
-        raise ValueError("losses must not be empty: there is no release to account for")
+        raise Refusal("losses", ..., "must not be empty: there is no release to account for")
     parts = tuple(part for loss in members for part in _parts(loss, adaptive, factor) if part.loss.law.largest > 0)
     if len(parts) <= 1:
         return parts[0].loss if parts else members[0]

@@ -25,6 +25,7 @@ import scipy
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries.accounting.conversions import delta_from_renyi, privacy_loss_distribution
 from opendp_timeseries.accounting.gaussian import (
     MAX_EPSILON_OF_SLOPE,
@@ -129,9 +130,9 @@ class PrivacyLoss:
 
     def __post_init__(self) -> None:
         if not 0 <= self.scale < math.inf:
-            raise ValueError(f"scale ({self.scale}) must be finite and not negative")
+            raise Refusal("scale", self.scale, "must be finite and not negative")
         if 0 < self.scale < self.law.holds_from:
-            raise ValueError(f"scale ({self.scale}) must be at least {self.law.holds_from}, where this law holds")
+            raise Refusal("scale", self.scale, f"must be at least {self.law.holds_from}, where this law holds")
 
     def __repr__(self) -> str:
         return f"PrivacyLoss(scale={self.scale:g}; see its delta(epsilon), epsilon(delta), renyi(alpha), …)"
@@ -143,7 +144,7 @@ class PrivacyLoss:
         of which every step is kept.
         """
         if math.isnan(epsilon):
-            raise ValueError("epsilon (nan) must be a number")
+            raise Refusal("epsilon", Quoted("nan"), "must be a number")
         if epsilon < 0:  # the pair is symmetric: δ(ε) = 1 − e^ε(1 − δ(−ε))
             return min(1.0, (math.exp(epsilon) * self.delta(-epsilon) - math.expm1(epsilon)) * _MARGIN)
         if self.law.largest == 0 or self.scale == 0:
@@ -221,7 +222,7 @@ class PrivacyLoss:
         :raises ValueError: for an order of 1 or below.
         """
         if not alpha > 1:
-            raise ValueError(f"alpha ({alpha}) must be greater than 1")
+            raise Refusal("alpha", alpha, "must be greater than 1")
         if self.law.largest == 0 or self.scale == 0:
             return 0.0 if self.law.largest == 0 else math.inf
         (moment,) = self.law.log_moment(np.array([alpha / 2 * (alpha - 1)]), self.scale).tolist()
@@ -349,7 +350,7 @@ class View:
         for name in ("failure_probability", "delta"):
             value = getattr(self, name)
             if (value is None) == (_PARAMETERS[self.measure] == name):
-                raise ValueError(f"measure ({self.measure}) {'needs' if value is None else 'does not use'} {name}")
+                raise Refusal("measure", self.measure, f"{'needs' if value is None else 'does not use'} {name}")
             if value is not None:
                 above = None if name == "failure_probability" else 0.0
                 object.__setattr__(self, name, check.real(name, value, above=above, minimum=0.0, below=1.0))

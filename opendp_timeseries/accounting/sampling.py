@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.accounting.laws import MAX_POINTS, Law, binomial_tail, multiples, trials_sum
 from opendp_timeseries.accounting.rounding import up_fraction
 
@@ -97,15 +98,17 @@ def blocks_of(sampling_probability: float, size: int) -> Blocks:
     """
     p = check.probability("sampling_probability", sampling_probability)
     if p == 0 or 1 / p > size + 0.5:
-        raise ValueError(
-            f"sampling_probability ({p}) leaves no block of 1/p steps in a signal of {size}; give at least 1/{size}"
+        raise Refusal(
+            "sampling_probability", p, f"leaves no block of 1/p steps in a signal of {size}", f"give at least 1/{size}"
         )
     length = round(1 / p)
     if p not in (1 / length, up_fraction(Fraction(1, length))):
         below = int(1 / p)
-        raise ValueError(
-            f"sampling_probability ({p}) must be one over a whole number of steps for sampling='stratified', which"
-            f" keeps one step of each block; the nearest are 1/{below} and 1/{below + 1}"
+        raise Refusal(
+            "sampling_probability",
+            p,
+            "must be one over a whole number of steps for `sampling='stratified'`, which keeps one step of each block",
+            f"the nearest are 1/{below} and 1/{below + 1}",
         )
     return Blocks(size, length)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
 from opendp_timeseries import __version__
-from opendp_timeseries.commandline.publication import located, read_publication
+from opendp_timeseries._refusal import Quoted, Refusal
+from opendp_timeseries.commandline.publication import read_publication
 from opendp_timeseries.commandline.words import (
     EVERY,
     RUN,
@@ -54,25 +55,30 @@ class _Once(argparse.Action):
 
     def __call__(self, parser: object, namespace: object, values: object, option_string: str | None = None) -> None:
         if getattr(namespace, self.dest) is not None:
-            several = ": give all its values after one" if self.nargs == "+" else ": leave one out"
-            raise _UsageError(f"{option_string} is given twice{several}")
+            remedy = "give all its values after one" if self.nargs == "+" else "leave one out"
+            raise _UsageRefusal(self.dest, ..., "is given twice", remedy)
         setattr(namespace, self.dest, True if self.nargs == 0 else values)
 
 
 class _UsageError(ValueError):
-    """Error that the help of the command explains further."""
+    """Error of the parser, that the help of the command explains further."""
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
+class _UsageRefusal(Refusal):
+    """Refusal that the help of the command explains further."""
+
+
+def parse(arguments: Sequence[str], options: argparse.Namespace | None = None) -> argparse.Namespace:
     """Return the options: every word by its name, ``command``, and ``publication``, the file if there is one.
 
+    :param options: takes them, so that the caller has them if one is refused.
     :raises ValueError: if they cannot be understood, or one that must be given is left out.
     :raises SystemExit: after ``--help`` and ``--version``.
     """
     named = bool(arguments) and arguments[0] in COMMANDS
     name = arguments[0] if named else "release"
-    options = argparse.Namespace(**dict.fromkeys((*EVERY, COMMANDS[name].operand[0], "publication")))
-    options.command, options.lines = name, {}
+    options = options or argparse.Namespace()
+    vars(options).update(dict.fromkeys((*EVERY, COMMANDS[name].operand[0], "publication")), command=name, lines={})
     program = f"{PROGRAM} {name}" if named else PROGRAM
     try:
         if not named and arguments and not (arguments[0].startswith("-") or Path(arguments[0]).suffix):
@@ -83,11 +89,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         for key in WORDS:
             value = getattr(options, key)
             texts = value if isinstance(value, list) else [value]
-            check_drawable(flag(key), (text for text in texts if isinstance(text, str)))
+            check_drawable(key, (text for text in texts if isinstance(text, str)))
         COMMANDS[name].complete(options)
-    except ValueError as error:
-        hint = f"; see {program} --help" if isinstance(error, _UsageError) else ""
-        raise ValueError(located(f"{error}{hint}", options)) from None
+    except (_UsageError, _UsageRefusal) as error:
+        error.add_note(f"see {program} --help")
+        raise
     return options
 
 
@@ -138,8 +144,8 @@ def _read(options: argparse.Namespace, operand: str) -> None:
     path: Path | None = getattr(options, operand)
     if path is None or path.suffix.lower() != ".toml":
         return
-    values, options.lines = read_publication(path)
     options.publication, folder = path, path.parent
+    values = read_publication(path, options.lines)
     setattr(options, operand, None)
     for name, value in values.items():
         if options.command == "ledger" and name != "ledger":
@@ -151,8 +157,7 @@ def _read(options: argparse.Namespace, operand: str) -> None:
         if getattr(options, name) is None:
             setattr(options, name, None if value is False else value)
         elif options.command != "plan":  # which compares
-            at = f"{path}, line {options.lines[name]}"
-            raise ValueError(f"{at}: {name} is said here and by {flag(name)}; change it here, or leave the flag out")
+            raise Refusal(name, ..., f"is said here and by {flag(name)}", "change it here, or leave the flag out")
     options.output = options.output or folder / "release"
 
 
@@ -171,15 +176,15 @@ def _complete(options: argparse.Namespace) -> None:
     needed = [name for name, word in WORDS.items() if word.ask == "must" and name not in left_out]
     needed += ["every"] if options.command in ("programme", "summary") else []
     if missing := [name for name in needed if getattr(options, name) is None]:
-        names = ", ".join("--size or --end" if name == "end" else flag(name) for name in missing)
-        raise _UsageError(f"these must be given, as they are public: {names}")
+        names = ", ".join("`size` or `end`" if name == "end" else f"`{name}`" for name in missing)
+        raise _UsageRefusal("these", ..., f"must be given, as they are public: {names}")
     if file is not None:
         suffix, suffixes = file.suffix.lower(), CSV_SUFFIXES + PARQUET_SUFFIXES
         if suffix not in suffixes:
-            raise _UsageError(f"file ({file}) must end in one of {', '.join(suffixes)}: convert or rename it")
-        text = ", ".join(flag(name) for name in _OF_CSV if name in given)
+            raise _UsageRefusal("file", file, f"must end in one of {', '.join(suffixes)}", "convert or rename it")
+        text = ", ".join(f"`{name}`" for name in _OF_CSV if name in given)
         if suffix in PARQUET_SUFFIXES and text:
-            raise _UsageError(f"file ({file}) has typed columns: leave out {text}, which are for CSV files")
+            raise _UsageRefusal("file", file, "has typed columns", f"leave out {text}, which are for CSV files")
     _fill(options, *determined)
     options.amplitudes = [steps_of(season) for season in options.season or ()]
     options.season = [steps for steps, _ in options.amplitudes] or None
@@ -189,20 +194,23 @@ def _complete(options: argparse.Namespace) -> None:
 def _check_pairs(options: argparse.Namespace) -> None:
     """Refuse what says nothing without another word, and what must not be given with one."""
 
-    def quoted(name: str) -> str:
+    def shown(name: str) -> Any:
         value = getattr(options, name)
-        return flag(name) if isinstance(value, (bool, list)) else f"{flag(name)} ({value})"
+        return ... if isinstance(value, (bool, list)) else Quoted(value)
 
     for name, word in EVERY.items():
         if getattr(options, name) in (None, word.usual):
             continue
+        value = shown(name)
         for need in word.needs:
             if getattr(options, need) is None:
-                remedy = "give its name" if need == "file" else f"give {flag(need)}"
-                raise _UsageError(f"{quoted(name)} is for {EVERY[need].gives}: {remedy}, or leave it out")
+                remedy = "give its name" if need == "file" else f"give `{need}`"
+                raise _UsageRefusal(name, value, f"is for {EVERY[need].gives}", f"{remedy}, or leave it out")
         for rival, why in word.bars:
             if getattr(options, rival) is not None:
-                raise _UsageError(f"{quoted(name)} and {quoted(rival)} must not both be given{why}: leave one out")
+                other = "" if shown(rival) is ... else f" ({shown(rival)})"
+                rule = f"and `{rival}`{other} must not both be given{why}"
+                raise _UsageRefusal(name, value, rule, "leave one out")
 
 
 def _fill(options: argparse.Namespace, *but: str) -> None:
@@ -213,20 +221,20 @@ def _fill(options: argparse.Namespace, *but: str) -> None:
 
 def _ledger(options: argparse.Namespace) -> None:
     if options.ledger is None:
-        raise _UsageError(f"{options.publication} must say, in [budget], which file is the ledger: ledger")
+        raise _UsageRefusal("ledger", ..., "must be given, in [budget], as the file of the ledger")
     given = [name for name, word in EVERY.items() if word.fixed and getattr(options, name) is not None]
     if given and not options.new:
-        names = ", ".join(map(flag, given))
-        raise _UsageError(f"{names} is fixed when a ledger is made: give --new, or leave it out")
+        raise _UsageRefusal(given[0], ..., "is fixed when a ledger is made", "give `new`, or leave it out")
     budget = [name for name in ("epsilon", "delta", "programme") if name in given]
     if options.new and budget not in (["epsilon", "delta"], ["programme"]):
-        raise _UsageError("--new takes the budget of all releases together: --epsilon and --delta, or --programme")
+        remedy = "give `epsilon` and `delta`, or `programme`"
+        raise _UsageRefusal("new", ..., "takes the budget of all releases together", remedy)
     if options.zone is not None and options.period is None:
-        raise _UsageError(f"--zone ({options.zone}) is the zone of --period: give both, or leave it out")
+        raise _UsageRefusal("zone", options.zone, "is the zone of `period`", "give both, or leave it out")
     options.zone = options.zone or (options.period and "UTC")
     of_page = [name for name in ("season", "holidays", "title") if getattr(options, name) is not None]
     if of_page and not options.join:
-        raise _UsageError(f"{', '.join(map(flag, of_page))} is for the page of --join: give both, or leave it out")
+        raise _UsageRefusal(of_page[0], ..., "is for the page of `join`", "give both, or leave it out")
     options.season = [steps for steps, _ in map(steps_of, options.season or ())] or None
 
 
@@ -236,16 +244,15 @@ def _plan(options: argparse.Namespace) -> None:
     missing = [flag(name) for name in ("epsilon", "delta") if getattr(options, name) is None]
     if missing:
         raise _UsageError(f"the following arguments are required: {', '.join(missing)}")
-    if given := [flag(name) for name in ("period", "every") if getattr(options, name)]:
-        raise _UsageError(
-            f"plan is for one release, and for all that somebody does: leave out {', '.join(given)};"
-            " of a programme, the command 'programme' says the noise before any of it is fixed"
-        )
+    if given := [name for name in ("period", "every") if getattr(options, name)]:
+        rule = "must be left out of 'plan', which is for one release, and for all that somebody does"
+        remedy = "of a programme, the command 'programme' says the noise before any of it is fixed"
+        raise _UsageRefusal(given[0], ..., rule, remedy)
     options.amplitudes = [steps_of(season) for season in options.season or ()]
     for steps, amplitude in options.amplitudes:
         if amplitude is None:
             text = steps if isinstance(steps, str) else f"{steps:g}"
-            raise _UsageError(f"argument --season: ({text}) must be steps and an amplitude in counts, such as 24:90")
+            raise _UsageRefusal("season", Quoted(text), "must be steps and an amplitude in counts, such as 24:90")
     options.zone = options.zone or (options.start and "UTC")
 
 

@@ -12,7 +12,6 @@ from opendp_timeseries._validate import real
 from opendp_timeseries.commandline.forms import likely_times
 from opendp_timeseries.commandline.inputs import (
     amplitudes_of,
-    by_flags,
     check_of,
     check_smoothing,
     chosen,
@@ -22,12 +21,12 @@ from opendp_timeseries.commandline.inputs import (
 )
 from opendp_timeseries.commandline.outputs import write_preview
 from opendp_timeseries.commandline.programme import plan_in, take_part
-from opendp_timeseries.commandline.publication import by_words
 from opendp_timeseries.commandline.request import Request
+from opendp_timeseries.commandline.spelling import sentence, spelling
 from opendp_timeseries.commandline.summary import join
 from opendp_timeseries.commandline.verify import read_programme, read_record
 from opendp_timeseries.commandline.waiting import held_back, stage
-from opendp_timeseries.commandline.words import EVERY, TABLES, flag, share, words_of, wrapped
+from opendp_timeseries.commandline.words import EVERY, TABLES, share, words_of, wrapped
 from opendp_timeseries.counting.check import LogCheck
 from opendp_timeseries.counting.files import CSV_SUFFIXES
 
@@ -60,7 +59,7 @@ def check(options: argparse.Namespace) -> str:
     with stage(f"Reading {options.file}", quiet=options.quiet):
         result, notes = check_of(options, grid)
     advice = _ADVICE + ("" if options.participation_cap is None and options.key_cap is None else _OF_CAPS)
-    texts = (by_words(text, options) for text in (*notes, *_causes(result, options), advice))
+    texts = (sentence(text, options) for text in (*notes, *_causes(result, options), advice))
     print(f"{named}{result}", *map(wrapped, texts), sep="\n\n", file=sys.stderr)
     return ""
 
@@ -69,7 +68,7 @@ def _causes(result: LogCheck, options: argparse.Namespace) -> Iterator[str]:
     """Say what is the likely cause where many rows do not count, and how to mend it. Private."""
     column = "give another column than {} ({}), if that is wrong"
     form = "ISO 8601, such as 2024-03-01T08:30" if options.time_format is None else repr(options.time_format)
-    remedy = "give --time-format as they are, such as '%d.%m.%Y %H:%M', or --time-unit for numbers since 1970"
+    remedy = "give `time_format` as they are, such as '%d.%m.%Y %H:%M', or `time_unit` for numbers since 1970"
     if result.unreadable_time > _MANY * result.rows and options.file.suffix.lower() in CSV_SUFFIXES:
         remedy = likely_times(options.file, options.time, delimiter_of(options), options.encoding) or remedy
     likely = {
@@ -81,17 +80,17 @@ def _causes(result: LogCheck, options: argparse.Namespace) -> Iterator[str]:
         "start": (
             result.off_grid,
             "the log is of another time than the grid, or its days and months are read in the other order: correct"
-            " --start and --end, --file, or --time-format",
+            " `start` and `end`, `file`, or `time_format`",
         ),
         "by": (
             result.unknown_key or 0,
-            "keys are spelled otherwise than in --keys, by spaces, capital letters, zeros in front or an --encoding:"
+            "keys are spelled otherwise than in `keys`, by spaces, capital letters, zeros in front or an `encoding`:"
             " spell them as the log does, from what is public; or ",
         ),
     }
     for name, (number, cause) in likely.items():
         if number > _MANY * result.rows:
-            end = "" if name == "start" else column.format(flag(name), getattr(options, name))
+            end = "" if name == "start" else column.format(f"`{name}`", getattr(options, name))
             yield f"{number} of {result.rows} rows do not count. The likely cause: {cause}{end}."
 
 
@@ -119,19 +118,15 @@ def plan(options: argparse.Namespace) -> str:
     assumed["keys"] = panel.get("keys")
     for name in ("by", "total"):
         del assumed[name]
-    try:
-        with stage("Comparing designs", quiet=options.quiet):
-            proposal = ts.plan(grid, **{name: value for name, value in assumed.items() if value is not None})
-    except (TypeError, ValueError) as error:
-        raise ValueError(by_flags(str(error), refused=True)) from None
+    with stage("Comparing designs", quiet=options.quiet):
+        proposal = ts.plan(grid, **{name: value for name, value in assumed.items() if value is not None})
     if options.preview:
         with stage("Drawing the page", quiet=options.quiet):
             write_preview(options.preview, proposal.preview(title=options.title))
     if options.json:
         return json.dumps(proposal.to_dict(), ensure_ascii=False)
-    return (
-        f"{by_flags(str(proposal))}\n\nRun, with your file and its columns:\n{proposal.command() or proposal.python()}"
-    )
+    report = proposal.report(spelling(None))
+    return f"{report}\n\nRun, with your file and its columns:\n{proposal.command() or proposal.python()}"
 
 
 def ledger(options: argparse.Namespace) -> str:

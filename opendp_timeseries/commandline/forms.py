@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries._text import Lines, likely_encoding
 from opendp_timeseries.counting.files import CSV_SUFFIXES
 from opendp_timeseries.grid.text_times import read_text_times
@@ -88,23 +89,27 @@ def check_delimiter(path: Path, delimiter: str, columns: Sequence[str], encoding
     sign = line.delimiter or usual_delimiter(path)
     if sign != delimiter and len(delimiter) == 1:
         words = {"\t": r"\t"}.get(sign, sign)
-        problem = f"does not separate the columns in the first line of {path.name}, which {words!r} does"
-        raise ValueError(f"delimiter ({delimiter!r}) {problem}: give --delimiter '{words}'")
+        raise Refusal(
+            "delimiter",
+            delimiter,
+            f"does not separate the columns in the first line of {path.name}, which {words!r} does",
+            f"give `delimiter` '{words}'",
+        )
 
 
 def likely_times(path: Path, column: str, delimiter: str, encoding: str | None) -> str:
     """Say by flags in which form most times of a log are written; nothing if none is likely. Private."""
     texts = list(itertools.islice(_texts(path, column, delimiter, encoding), _ROWS))
     if texts and np.count_nonzero(~np.isnat(read_text_times(texts).times)) > _SHARE * len(texts):
-        return "leave out --time-format and --time-unit, as most are in ISO 8601"
+        return "leave out `time_format` and `time_unit`, as most are in ISO 8601"
     digits = [len(text.partition(".")[0]) for text in texts if text.replace(".", "", 1).isdecimal()]
     for length, unit in _UNITS.items():
         if sum(number in (length - 1, length) for number in digits) > _SHARE * len(texts):
-            return f"give --time-unit {unit}, in which most seem to be"
+            return f"give `time_unit={unit}`, in which most seem to be"
     forms = [day + clock for day in _DAYS for clock in _CLOCKS]
     read = {form: sum(_reads(form, text) for text in texts) for form in forms}
     best = max(forms, key=read.__getitem__)
-    return f"give --time-format '{best}', in which most seem to be" if read[best] > _SHARE * len(texts) else ""
+    return f"give `time_format` '{best}', in which most seem to be" if read[best] > _SHARE * len(texts) else ""
 
 
 def _texts(path: Path, column: str, delimiter: str, encoding: str | None) -> Iterator[str]:

@@ -2,19 +2,18 @@
 
 import argparse
 import csv
-import inspect
 import io
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries._text import read_text
 from opendp_timeseries.commandline.forms import check_delimiter, usual_delimiter
-from opendp_timeseries.commandline.words import WORDS, check_drawable, flag, is_file_of_keys
+from opendp_timeseries.commandline.words import check_drawable, is_file_of_keys
 from opendp_timeseries.counting.check import LogCheck
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import PARQUET_SUFFIXES, read_csv_log, read_parquet_log
@@ -31,32 +30,10 @@ _MOST_COLUMNS: Final = 2500
 #: A step cap above the number of events that anybody can have.
 _ALL: Final = 2**62
 
-_BY_FLAGS: Final = {
-    "participation=, such as {0.9: 20, 1.0: 500}": "--participation 90%:20 100%:500",
-    "participation=": "--participation",
-    "{0.9: 20, 1.0: 500}": "90%:20 100%:500",
-    "season_amplitudes={period: amplitude}": "--season 24:90",
-    "by all three, or by a public proxy": "or by all three",
-    "season_amplitudes": "--season",
-    "{24: 60.0}": "24:60",
-}
-
 
 def chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """Return some of the options, by name."""
     return {name: getattr(options, name) for name in names}
-
-
-def by_flags(text: str, *, refused: bool = False) -> str:
-    """Say by flags what Python says by arguments; of a refusal, all that it names."""
-    for python, flags in _BY_FLAGS.items():
-        text = text.replace(python, flags)
-    if not refused:
-        return text
-    taken = inspect.signature(ts.plan).parameters.keys() & WORDS.keys() - {"participation"}
-    names = {name: name for name in taken} | {"std": "filter_std"}
-    named = re.compile(rf"\b({'|'.join(names)})\b(=)?")
-    return named.sub(lambda match: flag(names[match[1]]) + (" " if match[2] else ""), text)
 
 
 def amplitudes_of(options: argparse.Namespace, grid: ts.TimeGrid) -> dict[float, float] | None:
@@ -94,9 +71,11 @@ def keys_and_groups(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
     if is_file_of_keys(keys):
         keys, rows = _file_of_keys(options)
     elif options.groups:
-        raise ValueError(f"groups ({', '.join(options.groups)}) must be columns of a file of --keys: give one")
+        raise Refusal("groups", Quoted(", ".join(options.groups)), "must be columns of a file of `keys`", "give one")
     if options.spreadsheet and len(keys) > _MOST_COLUMNS:
-        raise ValueError(f"spreadsheet is for {_MOST_COLUMNS} keys at most, and there are {len(keys)}; leave it out")
+        raise Refusal(
+            "spreadsheet", ..., f"is for {_MOST_COLUMNS} keys at most, and there are {len(keys)}", "leave it out"
+        )
     groups: dict[str, object] = _tree(rows, list(options.groups or ()), options.by) if options.groups else {}
     if options.total is not None:
         groups = {options.total: groups or keys}
@@ -106,20 +85,22 @@ def keys_and_groups(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
 def _file_of_keys(options: argparse.Namespace) -> tuple[list[str], list[dict[str, str]]]:
     (path,) = options.keys
     if options.file is not None and options.file.exists() and os.path.samefile(path, options.file):
-        raise ValueError(f"keys ({path}) must be public, and not read from the log: give a list of them, or its file")
+        raise Refusal(
+            "keys", Quoted(path), "must be public, and not read from the log", "give a list of them, or its file"
+        )
     first, *lines = io.StringIO(read_text(Path(path), f"keys ({path})"), newline="").readlines() or [""]
     delimiter = max("\t;,", key=first.count)
     try:
         header, *rows_of_cells = [row for row in csv.reader([first, *lines], delimiter=delimiter) if any(row)] or [[]]
     except csv.Error as error:
-        raise ValueError(f"keys ({path}) must be CSV: {error}") from None
+        raise Refusal("keys", Quoted(path), "must be CSV", f"{error}") from None
     rows = [dict(zip(header, row, strict=False)) for row in rows_of_cells]
     for name in (options.by, *(options.groups or ())):
         if header.count(name) != 1:
             names = ", ".join(header)
-            raise ValueError(f"keys ({path}) must have one column {name!r}; its first line names {names}")
+            raise Refusal("keys", Quoted(path), f"must have one column {name!r}", f"its first line names {names}")
         if not all(row.get(name) for row in rows):
-            raise ValueError(f"keys ({path}) must say {name!r} on each line; fill it in")
+            raise Refusal("keys", Quoted(path), f"must say {name!r} on each line", "fill it in")
         check_drawable(f"{name} of keys ({path}),", (row[name] for row in rows))
     return [row[options.by] for row in rows], rows
 

@@ -19,6 +19,7 @@ import numpy as np
 
 import opendp_timeseries as ts
 from opendp_timeseries._files import check_place, write_file
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.commandline.datapackage import data_package
@@ -111,7 +112,9 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
     """Return where the files go, by suffix; no figure without Matplotlib. Refuse to lose a file."""
     output, log, figure = options.output, options.file, f".{options.figure}"
     if output.name in ("", "..") or output.suffix.lower() in _MARKS:
-        raise ValueError(f"output ({output}) must name files without their suffix, such as {Path('folder', 'release')}")
+        raise Refusal(
+            "output", Quoted(output), f"must name files without their suffix, such as {Path('folder', 'release')}"
+        )
     if options.spreadsheet and find_spec("openpyxl") is None:
         raise ImportError("--spreadsheet needs openpyxl; install opendp_timeseries[excel], or leave it out")
     paths = {suffix: output.with_name(output.name + suffix) for suffix in _MARKS}
@@ -120,21 +123,27 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
     written = {suffix: place for suffix, place in paths.items() if wanted.get(suffix)}
     for suffix, place in paths.items():
         if log is not None and place.exists() and os.path.samefile(place, log):
-            raise ValueError(f"output ({place}) is the log ({log}) itself; choose another --output")
+            raise Refusal("output", Quoted(place), f"is the log ({log}) itself", "choose another `output`")
         if check_place(place, replace=True) is None:
             continue
         if options.resume and not options.force and _is_ours(place, suffix):
             continue  # what is missing is written beside it
         if not options.force:
-            raise ValueError(f"output ({place}) exists; choose another --output, or replace it by --force")
+            raise Refusal("output", Quoted(place), "exists", "choose another `output`, or replace it by `force`")
         if not _is_ours(place, suffix):
-            raise ValueError(f"output ({place}) is not an earlier release, which --force would replace; choose another")
+            raise Refusal(
+                "output", Quoted(place), "is not an earlier release, which `force` would replace", "choose another"
+            )
         if suffix not in written:
             what, how = "file", "ask for it as before"
             if suffix in (".png", ".svg", ".pdf"):
                 what, how = "figure", f"--figure {suffix[1:]} with opendp_timeseries[plot]"
-            remedy = f"choose another --output, or {how}"
-            raise ValueError(f"output ({place}) is of an earlier release, and no new {what} replaces it; {remedy}")
+            raise Refusal(
+                "output",
+                Quoted(place),
+                f"is of an earlier release, and no new {what} replaces it",
+                f"choose another `output`, or {how}",
+            )
     return written
 
 
@@ -242,15 +251,15 @@ def _documents(options: argparse.Namespace) -> dict[str, bool]:
 def check_ours(place: Path, suffix: str, name: str = "output") -> None:
     """Refuse a place where there is anything but an earlier file of this kind, which is replaced."""
     if check_place(place, replace=True) is not None and not _is_ours(place, suffix):
-        raise ValueError(f"{name} ({place}) exists, and is not of an earlier run; choose another --{name}")
+        raise Refusal(name, Quoted(place), "exists, and is not of an earlier run", f"choose another --{name}")
 
 
 def write_preview(place: Path, page: str) -> None:
     """Write a page of made-up numbers; refuse to lose any other file."""
     if place.suffix != ".html":
-        raise ValueError(f"preview ({place}) must end in .html, as it is a page")
+        raise Refusal("preview", Quoted(place), "must end in .html, as it is a page")
     if place.exists() and b'<body class="made-up">' not in place.read_bytes():
-        raise ValueError(f"preview ({place}) exists, and is no page of made-up numbers; choose another name")
+        raise Refusal("preview", Quoted(place), "exists, and is no page of made-up numbers", "choose another name")
     write_file(place, page.encode())
 
 

@@ -14,13 +14,14 @@ import numpy as np
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, written
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries._tables import text_table
 from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.commandline.arguments import parse
-from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, chosen, grid_of, keys_and_groups
+from opendp_timeseries.commandline.inputs import amplitudes_of, chosen, grid_of, keys_and_groups
 from opendp_timeseries.commandline.outputs import captions, reconstructed, write_preview
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import stage
@@ -64,8 +65,12 @@ class Part(NamedTuple):
 
 def _programme_of(ledger: ts.Ledger) -> ts.Programme:
     if ledger.programme is None:
-        problem = "has no programme: give one that 'programme --new' has made, or another name to make one"
-        raise ValueError(f"ledger ({ledger.path}) {problem}")
+        raise Refusal(
+            "ledger",
+            ledger.path,
+            "has no programme",
+            "give one that 'programme `new`' has made, or another name to make one",
+        )
     return ledger.programme
 
 
@@ -93,8 +98,8 @@ class Plan(NamedTuple):
         """
         budget = programme.budget
         if (options.epsilon, options.delta) != (budget.epsilon, budget.delta):
-            problem = f"epsilon ({options.epsilon:g}) and delta ({options.delta:g}) must be those of its programme"
-            raise ValueError(f"{problem}, {budget:g}, which hold for all publications in it together; {_CHANGED}")
+            rule = f"and delta ({options.delta:g}) must be those of its programme, {budget:g}, which hold for all"
+            raise Refusal("epsilon", options.epsilon, f"{rule} publications in it together", _CHANGED)
         parts, planned = parts_of(options), [(design.signal, design.sampling) for design in programme.designs]
         cuts = [part.cut(options) for part in (parts[0], parts[-1])]
         first, last = (_sampled_signals(Request.of(cut, grid_of(cut)), options) for cut in cuts)
@@ -102,9 +107,9 @@ class Plan(NamedTuple):
         starts = range(len(planned) - end - size + 1)
         places = [k for k in starts if planned[k : k + size] == first and planned[k + end : k + end + size] == last]
         if len(places) != 1:
-            problem = f"is for a programme {_difference(first[0], planned)}; {_CHANGED}"
-            problem = "holds these counts twice: plan each publication once" if places else problem
-            raise ValueError(f"ledger ({options.ledger}) {problem}")
+            if places:
+                raise Refusal("ledger", options.ledger, "holds these counts twice", "plan each publication once")
+            raise Refusal("ledger", options.ledger, f"is for a programme {_difference(first[0], planned)}", _CHANGED)
         return cls(programme, places[0], size, ledger)
 
     def designs(self, part: Part) -> tuple[Design, ...]:
@@ -168,12 +173,21 @@ def take_part(options: argparse.Namespace, plan: Plan | None) -> Part:
         states = ["planned"] * len(parts) if plan is None else plan.states(parts)
         open_parts = [part for part, state in zip(parts, states, strict=True) if state != "released"]
         if not open_parts:
-            raise ValueError(f"all {len(parts)} parts of the programme are released; start another, with its ledger")
+            raise Refusal(
+                "ledger",
+                options.ledger,
+                f"has released all {len(parts)} parts of the programme",
+                "start another, with its ledger",
+            )
         part = open_parts[0]
         end = ts.TimeGrid(start=part.start, end=part.end, step=options.every, zone=options.zone).edges()[-1]
         if plan is not None and end > np.datetime64(dt.datetime.now(dt.UTC).replace(tzinfo=None), "s"):
-            still = f"part {part.number} of the programme ends at {part.end}, which is still to come"
-            raise ValueError(f"{still}: wait, or ask for it by --number {part.number}")
+            raise Refusal(
+                f"part {part.number} of the programme",
+                ...,
+                f"ends at {part.end}, which is still to come",
+                f"wait, or ask for it by `number={part.number}`",
+            )
     vars(options).update(vars(part.cut(options)))
     return part
 
@@ -194,7 +208,9 @@ def _check_planned(request: Request, part: Part, options: argparse.Namespace, pl
     planned = [(design.signal, design.sampling) for design in plan.designs(part)]
     signals = _sampled_signals(request, options)
     if planned != signals:
-        raise ValueError(f"ledger ({options.ledger}) is for a programme {_difference(signals[0], planned)}; {_CHANGED}")
+        raise Refusal(
+            "ledger", Quoted(options.ledger), f"is for a programme {_difference(signals[0], planned)}", _CHANGED
+        )
 
 
 def programme(options: argparse.Namespace) -> str:
@@ -257,8 +273,11 @@ def _beside(path: Path, options: argparse.Namespace) -> argparse.Namespace:
         if name == "ledger":
             value, its = value.resolve(), its.resolve()
         if value != its:
-            problem = f"{name} ({its}) in {path} must be that of {options.publication}, {value}"
-            raise ValueError(f"{problem}: publications within one budget share it")
+            raise Refusal(
+                name,
+                Quoted(its),
+                f"in {path} must be that of {options.publication}, {value}: publications within one budget share it",
+            )
     return neighbour
 
 
@@ -269,8 +288,12 @@ def _check_outputs(every: Sequence[argparse.Namespace]) -> None:
         if options.publication is not None:
             owner = taken.setdefault(options.output.resolve(), options.publication)
             if owner != options.publication:
-                problem = f"output ({options.output}) in {options.publication} must not be that of {owner}"
-                raise ValueError(f"{problem}: give each publication its own")
+                raise Refusal(
+                    "output",
+                    options.output,
+                    f"in {options.publication} must not be that of {owner}",
+                    "give each publication its own",
+                )
 
 
 def _table(options: argparse.Namespace, plan: Plan, errors: list[dict[str, float]]) -> list[str]:
@@ -323,11 +346,8 @@ def _errors(options: argparse.Namespace, plan: Plan) -> list[dict[str, float]]:
     shape["season_amplitudes"] = amplitudes_of(options, grid_of(parts[0].cut(options)))
     if all(value is None for value in shape.values()):
         return []
-    try:
-        firsts = tuple(plan.designs(part)[0] for part in parts)
-        errors = replace(plan.programme, designs=firsts).expected_errors(**shape)
-    except (TypeError, ValueError) as error:
-        raise ValueError(by_flags(str(error), refused=True)) from None
+    firsts = tuple(plan.designs(part)[0] for part in parts)
+    errors = replace(plan.programme, designs=firsts).expected_errors(**shape)
     return [{"series": error.smoothed, **_totals(options, error)} for error in errors]
 
 
@@ -376,4 +396,4 @@ def _check_weights(every: Sequence[argparse.Namespace], plans: Sequence[Plan]) -
         factors.append(plan.designs(part)[0].scale / _relative_scales(Request.of(cut, grid_of(cut)), cut)[0])
     if max(factors) > min(factors) * _EQUAL:
         weights = ", ".join(f"{options.weight:g}" for options in every)
-        raise ValueError(f"weight ({weights}) must be those of the programme, whose noise is another; {_CHANGED}")
+        raise Refusal("weight", Quoted(weights), "must be those of the programme, whose noise is another", _CHANGED)

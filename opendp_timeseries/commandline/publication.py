@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from opendp_timeseries._files import files_together
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries._text import read_text
 from opendp_timeseries.commandline.forms import first_line
 from opendp_timeseries.commandline.words import TABLES, WORDS, toml_text, wrapped
@@ -20,35 +21,45 @@ _HEAD: Final = "All that is public about a release. No word of it may be chosen 
 _TABLE_OF: Final = {name: table for table, (_, words) in TABLES.items() for name in words}
 
 
-def read_publication(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return the values that stand in a file, by their words, and the lines where they stand.
+def read_publication(path: Path, lines: dict[str, int]) -> dict[str, Any]:
+    """Return the values that stand in a file, by their words.
 
-    :raises ValueError: for anything that is no word in its table, or of another type, with the line and the remedy.
+    :param lines: takes the lines where words and tables stand.
+    :raises ValueError: for anything that is no word in its table, or of another type, with the remedy.
     """
-    text = read_text(path, str(path))
+    text = read_text(path, "the file")
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        remedy = "texts stand in quotes, true and false are small, and no key stands twice"
-        raise ValueError(f"{path} is no TOML: {error}; {remedy}") from None
-    values, lines = {}, {}
+        raise Refusal(
+            "the file",
+            ...,
+            f"is no TOML: {error}",
+            "texts stand in quotes, true and false are small, and no key stands twice",
+        ) from None
+    values = {}
     for table, content in tables.items():
-        words, at = TABLES.get(table, ("", {}))[1], f"{path}, line {_line(text, table)}"
+        words = TABLES.get(table, ("", {}))[1]
         if not isinstance(content, dict):
-            raise ValueError(f"{at}: {_unknown(table, '')}")
+            lines[table] = _line(text, table)
+            raise _unknown(table, "")
         if not words:
-            names = ", ".join(f"[{title}]" for title in TABLES)
-            raise ValueError(f"{at}: [{table}] is no table of a publication; the tables are {names}")
+            lines[f"[{table}]"] = _line(text, table)
+            raise Refusal(
+                f"[{table}]",
+                ...,
+                "is no table of a publication",
+                f"the tables are {', '.join(f'[{title}]' for title in TABLES)}",
+            )
         for name, value in content.items():
             lines[name] = _line(text, table, name)
+            if name not in words:
+                raise _unknown(name, table)
             try:
-                if name not in words:
-                    raise ValueError(_unknown(name, table))
                 values[name] = words[name].read(value)
             except ValueError as error:
-                subject = f"{name} ({toml_text(value)}) " if name in words else ""
-                raise ValueError(f"{path}, line {lines[name]}: {subject}{error}") from None
-    return values, lines
+                raise Refusal(name, Quoted(toml_text(value)), f"{error}") from None
+    return values
 
 
 def _line(text: str, table: str, name: str = "") -> int:
@@ -59,47 +70,23 @@ def _line(text: str, table: str, name: str = "") -> int:
     return next((k for k, line in enumerate(lines[first:], first) if key.match(line)), first) + 1
 
 
-def _unknown(name: str, table: str) -> str:
-    """Say what is wrong with a name, and what may be meant."""
+def _unknown(name: str, table: str) -> Refusal:
+    """Return what is wrong with a name, and what may be meant."""
     where = f"in [{table}]" if table else "at the top"
     if name in _TABLE_OF:
-        return f"{name} must stand in [{_TABLE_OF[name]}], not {where}; move it there"
+        return Refusal(name, ..., f"must stand in [{_TABLE_OF[name]}], not {where}", "move it there")
     if name in TABLES:
-        return f"{name} must be a table: write [{name}] on a line by itself"
+        return Refusal(name, ..., "must be a table", f"write [{name}] on a line by itself")
     meant = difflib.get_close_matches(name.replace("-", "_"), WORDS, 1)
     remedy = f"did you mean {meant[0]}?" if meant else f"it may hold {', '.join(TABLES[table][1] if table else TABLES)}"
-    return f"{name!r} {where} is not known; {remedy}"
-
-
-def located(text: str, options: argparse.Namespace | None) -> str:
-    """Return a message with the lines of the words that it names, if these stand in a publication file."""
-    if options is None or options.publication is None or text.startswith(str(options.publication)):
-        return text
-    lines = options.lines
-    first = re.match(r"\w*", text)
-    at = lines.get({"std": "filter_std", "seasons": "season"}.get(first[0], first[0])) if first else None
-    where = f"{options.publication}, line {at}" if at else f"{options.publication}"
-    return f"{where}: {by_words(text, options)}"
-
-
-def by_words(text: str, options: argparse.Namespace) -> str:
-    """Return a message with words of a publication file for flags, if there is one, each with its line."""
-    lines = options.lines if options.publication is not None else None
-
-    def word(match: re.Match[str]) -> str:
-        name = match[1].replace("-", "_")
-        if lines is None or name not in WORDS:
-            return match[0]
-        return f"{name} (line {lines[name]})" if name in lines else name
-
-    return re.sub(r"--([a-z][a-z-]*)", word, text)
+    return Refusal(name, ..., f"is not known {where}", remedy)
 
 
 def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
     """Write a publication file, whole, with what the options say; ask for the rest in a terminal."""
     path: Path = options.path
     if path.suffix.lower() != ".toml":
-        raise ValueError(f"file ({path}) must end in .toml, such as publication.toml; rename it")
+        raise Refusal("file", path, "must end in .toml, such as publication.toml", "rename it")
     if path.exists():
         raise FileExistsError(f"file ({path}) exists already; choose another name, or edit it")
     with files_together([path]) as files:  # or it cannot be written, before anybody answers

@@ -13,6 +13,7 @@ import opendp_timeseries as ts
 import opendp_timeseries.reconstruction.smooth  # before anything is spent, as memory may end here
 from opendp_timeseries._files import files_together
 from opendp_timeseries._process import take_buffers
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.budget import large_delta
 from opendp_timeseries.accounting.joint import joint_loss
@@ -41,8 +42,8 @@ def release(options: argparse.Namespace) -> str:
     plan = plan_in(ledger, options) if options.every and ledger is not None else None
     part = None if plan is None else take_part(options, plan)
     if plan is not None and part is not None and not options.resume and plan.states([part]) == ["released"]:
-        raise ValueError(
-            f"number ({part.number}) is released already; --resume writes those of its files that are missing, free"
+        raise Refusal(
+            "number", part.number, "is released already", "`resume` writes those of its files that are missing, free"
         )
     wanted = places(options)
     grid = grid_of(options)
@@ -58,7 +59,7 @@ def release(options: argparse.Namespace) -> str:
     take_buffers()  # before anything is spent
     earlier = [] if options.force else [suffix for suffix, place in wanted.items() if place.exists()]
     if earlier and ledger is not None and ((paid := ledger.paid(measurement)) is None or paid.released is None):
-        raise ValueError(_another(wanted[earlier[0]]))
+        raise _another(wanted[earlier[0]])
     missing = {suffix: place for suffix, place in wanted.items() if suffix not in earlier}
     writing = files_together(missing.values(), replace=options.force)
     with _paying(measurement, ledger, options) as make, writing as files:
@@ -68,7 +69,7 @@ def release(options: argparse.Namespace) -> str:
         with stage("Writing the files", quiet=options.quiet):
             first = next((suffix for suffix in (".json", ".csv") if suffix in earlier), None)
             if earlier and (first is None or wanted[first].read_bytes() != document(first, results, options)):
-                raise ValueError(_another(wanted[earlier[0]]))
+                raise _another(wanted[earlier[0]])
             for suffix, place in missing.items():
                 files[place].write(document(suffix, results, options))
     lines = ["\n\n".join(_summary(results, options)), "", f"Written: {', '.join(map(str, files)) or 'nothing'}"]
@@ -90,8 +91,9 @@ def release(options: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
-def _another(place: Path) -> str:
-    return f"output ({place}) exists, and is of another release; choose another --output, or replace it by --force"
+def _another(place: Path) -> Refusal:
+    remedy = "choose another `output`, or replace it by `force`"
+    return Refusal("output", place, "exists, and is of another release", remedy)
 
 
 def _log(options: argparse.Namespace, grid: ts.TimeGrid) -> Any:
@@ -115,8 +117,12 @@ def _paying(
     paid = ledger.paid(measurement)
     number = paid.number if paid is not None and paid.released is None else None
     if number is not None and not resume:
-        problem = f"entry {number} of {ledger.path} has paid for this release, which is unfinished"
-        raise ValueError(f"{problem}: give --resume, which costs nothing")
+        raise Refusal(
+            "ledger",
+            ledger.path,
+            f"has paid for this release in entry {number}, which is unfinished",
+            "give `resume`, which costs nothing",
+        )
     ledger.check(measurement, resume=resume)
 
     def make(read: Callable[[], object]) -> Any:
@@ -146,14 +152,21 @@ def _paying(
 
 def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, request: Request) -> Any:
     if ledger.programme is None:
-        raise ValueError(f"ledger ({options.ledger}) has no programme: give --epsilon and --delta of this release")
+        raise Refusal(
+            "ledger", Quoted(options.ledger), "has no programme", "give `epsilon` and `delta` of this release"
+        )
     if len(request.chains) > 1:
-        raise ValueError("totals, means and numbers of people are planned with --every: give it, or leave them out")
+        raise Refusal(
+            "every",
+            ...,
+            "must be given with totals, means and numbers of people, which are planned",
+            "give it, or leave them out",
+        )
     measurement = ledger.programme.measurement(request.count)
     design = stated_designs(measurement)[0].design
     for name, given in chosen(options, "sampling_probability", "sampling").items():
         if given not in (None, planned := design.sampling.arguments()[name]):
-            raise ValueError(f"{name} ({given}) must be left out, as the programme says {planned}")
+            raise Refusal(name, Quoted(given), f"must be left out, as the programme says {planned}")
     return measurement
 
 

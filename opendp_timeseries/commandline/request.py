@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.commandline.inputs import chosen, excess_of, keys_and_groups
 from opendp_timeseries.plugin.mechanisms import signal_of
 from opendp_timeseries.plugin.native import symmetric_distance
@@ -115,11 +116,19 @@ class Request(NamedTuple):
         probability, size = self.sample["sampling_probability"], signal_of(self.count).count.grid.size
         design = f"at sampling_probability ({probability:g})"
         if probability * size < 1:
-            raise ValueError(f"fewer than one of {size} steps is kept on average {design}; choose a greater one")
+            raise Refusal(
+                "sampling_probability",
+                probability,
+                f"keeps fewer than one of {size} steps on average",
+                "choose a greater one",
+            )
         if min(scales) < _MIN_SCALE:  # as where δ exceeds the probability that anything of one individual is kept
-            budget = f"epsilon ({epsilon:g}) and delta ({delta:g}) {design}"
-            problem = "allow a release with next to no noise, which protects nobody"
-            raise ValueError(f"{budget} {problem}; choose smaller ones")
+            raise Refusal(
+                "epsilon",
+                epsilon,
+                f"and delta ({delta:g}) {design} allow a release with next to no noise, which protects nobody",
+                "choose smaller ones",
+            )
         return self.measurement(scales, self.samples, delta)
 
     def _scales(self, epsilon: float, delta: float) -> list[float]:

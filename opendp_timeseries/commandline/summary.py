@@ -7,6 +7,7 @@ from typing import Any
 
 import opendp_timeseries as ts
 from opendp_timeseries._files import files_together
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries.commandline.inputs import grid_of
 from opendp_timeseries.commandline.outputs import (
     Results,
@@ -37,7 +38,7 @@ def summary(options: argparse.Namespace) -> str:
     plan, parts = plan_in(ledger, options), parts_of(options)
     states = plan.states(parts)
     if "released" not in states:
-        raise ValueError(f"ledger ({options.ledger}) has no part that was released: run 'release' first")
+        raise Refusal("ledger", Quoted(options.ledger), "has no part that was released", "run 'release' first")
     start = states.index("released")
     chosen = [
         part
@@ -117,9 +118,9 @@ def join(ledger: ts.Ledger, options: argparse.Namespace) -> list[Path]:
     """
     kinds, first = series_by_kind(ledger.releases()), options.join
     if not kinds:
-        raise ValueError(f"ledger ({ledger.path}) has no series that was released")
+        raise Refusal("ledger", Quoted(ledger.path), "has no series that was released", "run 'release' first")
     if first.suffix != ".html":
-        raise ValueError(f"join ({first}) must end in .html, as it is a page")
+        raise Refusal("join", Quoted(first), "must end in .html, as it is a page")
     places = [first, *(first.with_stem(f"{first.stem}-{number}") for number in range(2, len(kinds) + 1))]
     for place in places:
         check_ours(place, ".html", "join")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries._text import read_text
 from opendp_timeseries.commandline.words import wrapped
 from opendp_timeseries.design.design import Design
@@ -44,18 +45,24 @@ def _verified(record: Path, published: Path | None) -> tuple[str, str]:
     if reworded:
         stated, right = reworded[0]
         problem = "in its own words, and its numbers, which are right, give"
-        raise ValueError(f"record ({record}) says {stated!r} {problem} {right!r}: believe these, and ask its publisher")
+        raise Refusal(
+            "record", Quoted(record), f"says {stated!r} {problem} {right!r}", "believe these, and ask its publisher"
+        )
     parents = {release.stated.parent for release in releases}
     if published is not None:
         programme = read_programme(published)
         planned = {parent and parent.planned for parent in parents} == {programme.identifier}
         if not planned or not {release.design for release in releases} <= {*programme.designs}:
-            raise ValueError(f"record ({record}) is of no release of the programme in {published}")
+            raise Refusal(
+                "record", Quoted(record), f"is of no release of the programme in {published}", "ask its publisher"
+            )
         for parent in parents:
             assert parent is not None
             _check_place([item.design for item in releases if item.stated.parent == parent], parent, programme, record)
         if not Counter(release.design for release in releases) <= Counter(programme.designs):
-            raise ValueError(f"record ({record}) holds more releases of one count than were planned in {published}")
+            raise Refusal(
+                "record", Quoted(record), f"holds more releases of one count than were planned in {published}"
+            )
     singles, of_all = [release.guarantee() for release in releases], ""
     if len(releases) > 1:
         (parent, *others) = {str(parent): parent for parent in parents}.values()
@@ -84,12 +91,17 @@ def _check_place(designs: list[Design], parent: Parent, programme: Programme, re
     if parent.number is not None:
         there = parent.parts == len(programme) and {*designs} == {programme.designs[parent.number - 1]}
     if not budget or not there:
-        raise ValueError(f"record ({record}) says that it is {parent}, and that is not so by the programme itself")
+        raise Refusal(
+            "record",
+            Quoted(record),
+            f"says that it is {parent}, and that is not so by the programme itself",
+            "ask its publisher",
+        )
 
 
 def read_record(path: Path) -> Document:
     """Return the releases in a record, verified."""
-    return _read(path, read_document, "record", "; give the OUTPUT.json of a release")
+    return _read(path, read_document, "record", "give the OUTPUT.json of a release")
 
 
 def read_programme(path: Path) -> Programme:
@@ -103,4 +115,4 @@ def _read(path: Path, read: Callable[[str], T], what: str, remedy: str = "") -> 
     try:
         return read(read_text(path, "it"))
     except ValueError as error:
-        raise ValueError(f"{what} ({path}) is refused: {error}{remedy}") from None
+        raise Refusal(what, path, f"is refused: {error}", remedy) from None

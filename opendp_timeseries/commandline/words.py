@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries._text import encoding
 from opendp_timeseries.accounting.sampling import SAMPLINGS
 from opendp_timeseries.counting.files import CSV_SUFFIXES, TIME_UNITS
@@ -135,8 +136,12 @@ def check_drawable(name: str, texts: Iterable[str]) -> None:
     """Refuse what a record, a figure, a page or a workbook cannot hold, before it fails where a budget is spent."""
     for text in texts:
         if (match := _UNDRAWABLE.search(text)) is not None:
-            problem = "must hold characters that files can hold: no control or byte-order mark, and no half of a pair"
-            raise ValueError(f"{name} ({text!r:.200}) {problem}; leave out {match[0]!r}")
+            raise Refusal(
+                name,
+                Quoted(f"{text!r:.200}"),
+                "must hold characters that files can hold: no control or byte-order mark, and no half of a pair",
+                f"leave out {match[0]!r}",
+            )
 
 
 def flag(name: str) -> str:
@@ -268,7 +273,7 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
         "weight": Word(weight, "with several publications in one budget: how much of it the series of this one get,"
             " relative to 1 of another", 2.0, usual=1.0, needs=("every",)),
         "ledger": Word(Path, "enter the release there, if its budget allows it", "rides.ledger",
-            gives="a release with --ledger"),
+            gives="a release with `ledger`"),
     }),
     "plan": ("what is known of the series, roughly: of each key, for the error to expect", {
         "participation": Word(part, "in how many steps individuals come, as far as that is public knowledge: 90%:20"

@@ -24,6 +24,7 @@ import numpy as np
 from ibis.backends import BaseBackend
 from numpy.typing import NDArray
 
+from opendp_timeseries._refusal import Refusal, TypeRefusal
 from opendp_timeseries.counting.amounts import NUMBER
 from opendp_timeseries.counting.capped_count import key_of_choice
 from opendp_timeseries.counting.dialect import Dialect, Ticks, function, queried
@@ -41,10 +42,6 @@ from opendp_timeseries.grid import StepRule, TimeGrid
 if TYPE_CHECKING:
     import pyarrow
 
-_TIMES: Final = (
-    "column {name!r} of type {kind} does not hold times; cast it to a timestamp or, for a grid of integer steps, to"
-    " integers"
-)
 _INT64_MAX: Final = 2**63 - 1
 _FIRST: Final = ibis.literal(0, "int64")
 #: Nanoseconds that are more than any clock is away from UTC.
@@ -207,7 +204,12 @@ def _check_columns(table: ir.Table, identifier: str, time: str | None) -> None:
     when = _type(table, time)
     is_valid = when.is_integer() or when.is_timestamp() or when.is_date() or _may_hold_steps(when)
     if not (is_valid or _is_untyped(when) or _is_fine(when)):
-        raise TypeError(_TIMES.format(name=time, kind=when))
+        raise _without_times(time, when)
+
+
+def _without_times(name: str, kind: object) -> TypeRefusal:
+    remedy = "cast it to a timestamp or, for a grid of integer steps, to integers"
+    return TypeRefusal(f"column {name!r} of type {kind}", ..., "does not hold times", remedy)
 
 
 def check_reading(table: ir.Table, reading: Reading) -> None:
@@ -235,15 +237,17 @@ def _check_distinct(table: ir.Table, name: str) -> None:
     kind = _type(table, name)
     numeric = kind.is_integer() or kind.is_floating() or (kind.is_decimal() and kind.scale == 0)
     if not (_is_untyped(kind) or numeric or kind.is_string() or kind.is_uuid() or kind.is_boolean() or kind.is_date()):
-        raise TypeError(f"column {name!r} of type {kind} cannot identify individuals; cast it to integers or text")
+        raise TypeRefusal(
+            f"column {name!r} of type {kind}", ..., "cannot identify individuals", "cast it to integers or text"
+        )
 
 
 def _check_numbers(table: ir.Table, name: str) -> None:
     """Refuse a column whose type says that no cell is a number."""
     kind = _type(table, name)
     if not (_is_untyped(kind) or kind.is_numeric() or kind.is_boolean() or kind.is_string()):
-        problem = "does not hold numbers; convert it to whole units, such as minutes"
-        raise TypeError(f"column {name!r} of type {kind} {problem}")
+        rule, remedy = "does not hold numbers", "convert it to whole units, such as minutes"
+        raise TypeRefusal(f"column {name!r} of type {kind}", ..., rule, remedy)
 
 
 def _holds(kind: dt.DataType) -> str:
@@ -255,7 +259,7 @@ def _holds(kind: dt.DataType) -> str:
 
 def _type(table: ir.Table, name: str) -> dt.DataType:
     if name not in table.columns:
-        raise ValueError(f"column {name!r} is missing; the table has {list(table.columns)}")
+        raise Refusal(f"column {name!r}", ..., "is missing", f"the table has {list(table.columns)}")
     return table[name].type()
 
 
@@ -263,11 +267,15 @@ def _dialect(table: ir.Table) -> Dialect:
     try:
         name = table.get_backend().name
     except ibis.IbisError:
-        raise TypeError("the Ibis table belongs to no backend, or to several; take it from one connection") from None
+        raise TypeRefusal(
+            "the Ibis table", ..., "belongs to no backend, or to several", "take it from one connection"
+        ) from None
     if name not in _DIALECTS:
-        raise TypeError(
-            f"the Ibis backend {name!r} is not one whose hash, window functions and time arithmetic are known here"
-            f" ({', '.join(_DIALECTS)}); give the log as a data frame, for instance by table.to_pyarrow()"
+        raise TypeRefusal(
+            f"the Ibis backend {name!r}",
+            ...,
+            f"is not one whose hash, window functions and time arithmetic are known here ({', '.join(_DIALECTS)})",
+            "give the log as a data frame, for instance by table.to_pyarrow()",
         )
     return _DIALECTS[name]
 
@@ -276,9 +284,11 @@ def _check_session(table: ir.Table, dialect: Dialect) -> None:
     """Refuse a session in which the query would mean something else. All other settings change nothing of it."""
     obstacles = dialect.obstacles(table.get_backend())
     if obstacles:
-        raise ValueError(
-            f"the session changes what the query means ({', '.join(obstacles)}); undo this, or count on another"
-            " connection"
+        raise Refusal(
+            "the session",
+            ...,
+            f"changes what the query means ({', '.join(obstacles)})",
+            "undo this, or count on another connection",
         )
 
 
@@ -494,7 +504,7 @@ def _instants(
         readable = when.notnull()
     kind = when.type()
     if _may_hold_steps(kind):
-        raise TypeError(_TIMES.format(name=time, kind=kind))
+        raise _without_times(time, kind)
     if kind.is_integer():
         grid.check_times(np.dtype(kind.to_numpy()))
         last = grid.size - 1

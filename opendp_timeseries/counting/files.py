@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries._text import Lines
 from opendp_timeseries._text import encoding as encoding_name
 from opendp_timeseries.counting.batches import sorted_rows
@@ -160,13 +161,13 @@ def csv_batches(
     """
     read_times, clock = _times_reader(time_format, time_unit), parse_zone(zone) or dt.UTC
     if len(delimiter) != 1 or delimiter.isalnum() or delimiter in '"\r\n\0':
-        raise ValueError(f"delimiter ({delimiter!r}) must be one character that separates fields, such as ',' or ';'")
+        raise Refusal("delimiter", delimiter, "must be one character that separates fields, such as ',' or ';'")
     try:
         legible = encoding_name(encoding)
     except ValueError as error:
-        raise ValueError(f"encoding ({encoding!r}) {error}") from None
+        raise Refusal("encoding", encoding, f"{error}") from None
     if source.identifier == source.time:
-        raise ValueError(f"column {source.time!r} must not be identifier and time at once; give another --time")
+        raise Refusal(f"column {source.time!r}", ..., "must not be identifier and time at once", "give another `time`")
     csv.field_size_limit(2**31 - 1)  # one long field must not stop the reading of all others
     with path.open("rb") as file:
         size, lines = os.fstat(file.fileno()).st_size, Lines(file, legible)  # 0 of a pipe
@@ -219,7 +220,7 @@ def read_parquet_log(path: Path, source: Source, *, zone: str | None = None) -> 
     try:
         log = dataset.dataset(path, format=parquet)
     except ValueError:  # pyarrow.ArrowInvalid, in many words
-        raise ValueError(f"file ({path}) must be a Parquet file; convert it, or correct its suffix") from None
+        raise Refusal("file", Quoted(path), "must be a Parquet file", "convert it, or correct its suffix") from None
     for word, name in _named(source):
         _position(log.schema.names, name, word, f"the schema of {path.name}")
     time = source.time
@@ -228,14 +229,19 @@ def read_parquet_log(path: Path, source: Source, *, zone: str | None = None) -> 
     kinds = {schema.field(time).type for schema in schemas if time in schema.names}
     for kind in map(str, kinds):
         if "string" in kind:  # declared by the file, and so not the work of one row
-            raise TypeError(f"column {time!r} of type {kind} does not hold times; convert it to datetime64 in the file")
+            raise TypeRefusal(
+                f"column {time!r} of type {kind}", ..., "does not hold times", "convert it to datetime64 in the file"
+            )
     if zone is None or all(getattr(kind, "tz", None) is not None for kind in kinds):
         return log
     naive, *extras = kinds
     if zone != "UTC" or extras or not pyarrow.types.is_timestamp(naive):
-        raise ValueError(
-            f"times_zone ({zone!r}) must be UTC, or the grid's, for Parquet, and UTC for timestamps of one type alone,"
-            f" which column {time!r} ({', '.join(sorted(map(str, kinds)))}) must hold then; give the times a zone there"
+        raise Refusal(
+            "times_zone",
+            zone,
+            f"must be UTC, or the grid's, for Parquet, and UTC for timestamps of one type alone, which column {time!r}"
+            f" ({', '.join(sorted(map(str, kinds)))}) must hold then",
+            "give the times a zone there",
         )
     # PyArrow casts times without a zone to those of a schema in UTC as they are.
     in_utc = log.schema.field(time).with_type(pyarrow.timestamp(naive.unit, "UTC"))
@@ -298,16 +304,18 @@ def _position(header: list[str], name: str, word: str, place: str) -> int:
     # What the place holds instead is not said: a file without a header would show its first row.
     if header.count(name) != 1:
         problem = "is not in" if name not in header else "is more than once in"
-        raise ValueError(f"column {name!r} {problem} {place}; give --{word} as it stands there")
+        raise Refusal(f"column {name!r}", ..., f"{problem} {place}", f"give `{word}` as it stands there")
     return header.index(name)
 
 
 def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[Field], TextTimes]:
     """Return how a list of texts, or an array of bytes of Arrow, is read as times."""
     if time_format is not None and time_unit is not None:
-        raise ValueError(
-            f"time_format ({time_format!r}) and time_unit ({time_unit!r}) must not both be given: leave out the"
-            " format if times are numbers, and the unit if they are not"
+        raise Refusal(
+            "time_format",
+            time_format,
+            f"and `time_unit` ({time_unit!r}) must not both be given",
+            "leave out the format if times are numbers, and the unit if they are not",
         )
     read: Callable[[str], int | None]
     form = None
@@ -394,12 +402,15 @@ def _check_format(time_format: str) -> None:
     """Refuse a format that ``strptime`` does not know, or that does not tell an instant: the day, and its hours."""
     remedy = "such as '%d.%m.%Y %H:%M' or '%m/%d/%Y %I:%M %p'; see Python's datetime.strptime"
     if "%Z" in time_format.replace("%%", ""):
-        raise ValueError(
-            f"time_format ({time_format!r}) must not have %Z, as the names of zones are ambiguous: write %z for offsets"
-            " such as Z or +0200, or UTC itself; times with the name of another zone are on the clock of --zone"
+        raise Refusal(
+            "time_format",
+            time_format,
+            "must not have %Z, as the names of zones are ambiguous: write %z for offsets such as Z or +0200, or UTC"
+            " itself",
+            "times with the name of another zone are on the clock of `zone`",
         )
     if _OFFSET.search(_UTC.sub("", _literal(time_format))):
-        raise ValueError(f"time_format ({time_format!r}) must not hold an offset as it stands: write %z in its place")
+        raise Refusal("time_format", time_format, "must not hold an offset as it stands", "write %z in its place")
     parts = 2003, 11, 27, 17, 46, 53, 123456
     exact = [dt.datetime(*parts[:k]) for k in range(3, 8)]  # type: ignore[arg-type]
     try:
@@ -407,6 +418,6 @@ def _check_format(time_format: str) -> None:
             warnings.simplefilter("ignore")
             read = dt.datetime.strptime(exact[-1].replace(tzinfo=dt.UTC).strftime(time_format), time_format)
     except (ValueError, re.error, KeyError, IndexError):
-        raise ValueError(f"time_format ({time_format!r}) must be a format that Python can read, {remedy}") from None
+        raise Refusal("time_format", time_format, f"must be a format that Python can read, {remedy}") from None
     if read.replace(tzinfo=None) not in exact:
-        raise ValueError(f"time_format ({time_format!r}) must say year, month and day, and with %I also %p, {remedy}")
+        raise Refusal("time_format", time_format, f"must say year, month and day, and with %I also %p, {remedy}")

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal, TypeRefusal
 from opendp_timeseries.grid import offset_of_fold, read_text_times, whole_ticks
 
 _WHOLE: Final = re.compile(r"\s*([+-]?[0-9]{1,300})(?:\.0*)?\s*", re.ASCII)
@@ -74,9 +74,8 @@ def key_numbers(keys: Sequence[str | int]) -> dict[str, int]:
     """
     numbers = {str(identifier_text(key)): k for k, key in enumerate(keys)}
     if len(numbers) < len(keys):
-        raise ValueError(
-            f"keys ({check.quote(list(keys))}) must be distinct: name each series once, from a public list and not"
-            " from the log"
+        raise Refusal(
+            "keys", list(keys), "must be distinct", "name each series once, from a public list and not from the log"
         )
     return numbers
 
@@ -93,7 +92,7 @@ def check_spelling(keys: Sequence[str | int], kind: str, column: str, dtype: obj
     >>> check_spelling(["7", "N7"], "i", "line", "int64")
     >>> check_spelling(["07", "N7"], "i", "line", "int64")
     Traceback (most recent call last):
-    TypeError: key '07' matches nothing, as it is '7' in column 'line' of type int64: list it so, or read the column...
+    opendp_timeseries._refusal.TypeRefusal: key '07' matches nothing, as it is '7' in column ...; ...
     """
     spell = _SPELLINGS.get(kind)
     for key in keys if spell is not None else ():
@@ -101,9 +100,11 @@ def check_spelling(keys: Sequence[str | int], kind: str, column: str, dtype: obj
         with contextlib.suppress(ValueError, decimal.DecimalException):
             spelt = None if text is None else spell(text)  # type: ignore[misc]
         if spelt is not None and text not in spelt:
-            raise TypeError(
-                f"key {key!r} matches nothing, as it is {spelt[0]!r} in column {column!r} of type {dtype}: list it so,"
-                " or read the column as text (dtype= of pandas, partitioning= of pyarrow.dataset)"
+            raise TypeRefusal(
+                f"key {key!r}",
+                ...,
+                f"matches nothing, as it is {spelt[0]!r} in column {column!r} of type {dtype}",
+                "list it so, or read the column as text (`dtype=` of pandas, partitioning= of pyarrow.dataset)",
             )
 
 

@@ -14,6 +14,7 @@ import ibis.expr.operations as ops
 import ibis.expr.types as ir
 from ibis.backends import BaseBackend
 
+from opendp_timeseries._refusal import TypeRefusal
 from opendp_timeseries.counting.dialect import Dialect, Schema, Ticks, function, queried
 
 if TYPE_CHECKING:
@@ -118,7 +119,9 @@ def typed(table: ir.Table, names: Sequence[str]) -> ir.Table:
     Text is compared byte by byte from here on, and a number without scale has no zeros at its end.
     """
     if table.op().find(ops.InMemoryTable):
-        raise TypeError("the table has rows of this process, which PostgreSQL would have to write; make them a table")
+        raise TypeRefusal(
+            "the table", ..., "has rows of this process, which PostgreSQL would have to write", "make them a table"
+        )
     if not {*names} <= {*table.columns}:
         return table  # a column is missing, whatever the types of the others
     names = [*dict.fromkeys(names)]

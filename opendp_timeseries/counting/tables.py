@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries._refusal import Refusal, TypeRefusal
 from opendp_timeseries.counting.amounts import amount_of, amounts_of
 from opendp_timeseries.counting.identifiers import (
     Labels,
@@ -38,18 +39,18 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-_IDENTIFIER: Final = "column {name!r} of type {dtype} cannot identify individuals; convert it to integers or text"
+#: What a column of another type is not, and what to do.
+_IDENTIFIER: Final = "cannot identify individuals", "convert it to integers or text"
 _TIME: Final = (
-    "column {name!r} of type {dtype} does not hold times; convert it to datetime64 (in pandas: pd.to_datetime) or,"
-    " for a grid of integer steps, to integers"
+    "does not hold times",
+    "convert it to datetime64 (in pandas: pd.to_datetime) or, for a grid of integer steps, to integers",
 )
-_VALUE: Final = "column {name!r} of type {dtype} does not hold numbers; convert it to whole units, such as minutes"
-_COLUMN: Final = (
-    "column {name!r} of type {dtype} is neither an identifier nor a time; convert it to integers, text or datetimes"
-)
+_VALUE: Final = "does not hold numbers", "convert it to whole units, such as minutes"
+_COLUMN: Final = "is neither an identifier nor a time", "convert it to integers, text or datetimes"
 _TABLE: Final = (
-    "a table of type {} is not known; give a mapping of NumPy arrays, a data frame of pandas, Polars or PyArrow, a"
-    " pyarrow.dataset.Dataset, or an Ibis table"
+    "is not known",
+    "give a mapping of NumPy arrays, a data frame of pandas, Polars or PyArrow, a pyarrow.dataset.Dataset, or an Ibis"
+    " table",
 )
 _POLARS_TYPES: Final = frozenset(
     {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64, 128)}
@@ -286,7 +287,7 @@ def _identifiers(column: Column, name: str, *, exact: bool = False) -> tuple[Who
         if (missing | (_is_integral(values) & (np.abs(values) < 2**63))).all():
             return np.where(missing, 0, values).astype(np.int64), missing
     if column.kind not in "bcfmMO":
-        raise TypeError(_IDENTIFIER.format(name=name, dtype=column.dtype))
+        raise TypeRefusal(f"column {name!r} of type {column.dtype}", ..., *_IDENTIFIER)
     cells, codes = column.cells, column.codes
     if cells is None:
         distinct, codes = np.unique(values, return_inverse=True)
@@ -358,7 +359,7 @@ def _series(who: Who, nobody: Mask, places: Mapping[str, int]) -> Ints:
 
 def _check_time(column: Column, name: str) -> None:
     if column.kind not in "iufcMO" or column.is_of_spans:
-        raise TypeError(_TIME.format(name=name, dtype=column.dtype))
+        raise TypeRefusal(f"column {name!r} of type {column.dtype}", ..., *_TIME)
 
 
 def _steps(column: Column, name: str, grid: TimeGrid) -> Steps:
@@ -383,7 +384,7 @@ def _steps(column: Column, name: str, grid: TimeGrid) -> Steps:
 def _amounts(column: Column, name: str, bound: int) -> Ints:
     """Return how much each row adds, from 0 to the bound."""
     if column.kind not in "biufcO" or column.is_of_spans:
-        raise TypeError(_VALUE.format(name=name, dtype=column.dtype))
+        raise TypeRefusal(f"column {name!r} of type {column.dtype}", ..., *_VALUE)
     if column.cells is None:
         amounts = amounts_of(cast(NDArray[Any], column.values), bound)
     else:
@@ -438,7 +439,7 @@ def _columns(table: object, names: Sequence[str], *, schema_only: bool = False) 
     elif hasattr(table, "__arrow_c_stream__"):
         arrow = _stream_to_arrow(table, names, schema_only)
     else:
-        raise TypeError(_TABLE.format(type(table).__name__))
+        raise TypeRefusal(f"a table of type {type(table).__name__}", ..., *_TABLE)
     return [_from_arrow(arrow.column(name)) for name in names]
 
 
@@ -446,9 +447,9 @@ def _find(names: Sequence[str], columns: Sequence[object], index: Sequence[objec
     for name in names:
         number = sum(isinstance(column, str) and column == name for column in columns)
         if number != 1:
-            problem = "is missing" if number == 0 else f"is there {number} times"
+            rule = "is missing" if number == 0 else f"is there {number} times"
             remedy = ", and the index of this name becomes a column by reset_index()" if name in index else ""
-            raise ValueError(f"column {name!r} {problem}; the table has {list(columns)}{remedy}")
+            raise Refusal(f"column {name!r}", ..., rule, f"the table has {list(columns)}{remedy}")
 
 
 def _arrays(table: Mapping[object, object], names: Sequence[str]) -> list[NDArray[np.generic]]:
@@ -458,13 +459,15 @@ def _arrays(table: Mapping[object, object], names: Sequence[str]) -> list[NDArra
     for name in names:
         array = table[name]
         if not isinstance(array, np.ndarray) or array.ndim != 1:
-            raise TypeError(
-                f"column {name!r} of type {type(array).__name__} must be a one-dimensional NumPy array; "
-                "convert it with numpy.asarray, or give a data frame"
+            raise TypeRefusal(
+                f"column {name!r} of type {type(array).__name__}",
+                ...,
+                "must be a one-dimensional NumPy array",
+                "convert it with numpy.asarray, or give a data frame",
             )
         arrays.append(array)
     if len({array.size for array in arrays}) > 1:
-        raise ValueError(f"columns {', '.join(map(repr, names))} must be equally long")
+        raise Refusal(f"columns {', '.join(map(repr, names))}", ..., "must be equally long")
     return arrays
 
 
@@ -477,7 +480,7 @@ def _polars_to_arrow(
     kinds = {name: schema[name].base_type().__name__ for name in names}
     for name, kind in kinds.items():  # before the export, as Polars aborts the process on some types
         if kind not in _POLARS_TYPES:
-            raise TypeError(_COLUMN.format(name=name, dtype=schema[name]))
+            raise TypeRefusal(f"column {name!r} of type {schema[name]}", ..., *_COLUMN)
     wide = [name for name, kind in kinds.items() if kind.endswith("128")]
     columns = (frame.clear() if schema_only else frame).lazy().select(list(names))
     return _quietly(lambda: columns.with_columns(polars.col(wide).cast(polars.String)).collect().to_arrow())
@@ -486,11 +489,11 @@ def _polars_to_arrow(
 def _stream_to_arrow(table: object, names: Sequence[str], schema_only: bool) -> "pyarrow.Table":
     pyarrow = _import_pyarrow()
     if isinstance(table, pyarrow.RecordBatchReader):
-        raise TypeError("a RecordBatchReader can be read only once; give a table, for instance by its read_all()")
+        raise TypeRefusal("a RecordBatchReader", ..., "can be read only once", "give a table, as by its read_all()")
     try:
         reader = pyarrow.RecordBatchReader.from_stream(table)
     except pyarrow.ArrowInvalid:  # it is one column
-        raise TypeError(_TABLE.format(type(table).__name__)) from None
+        raise TypeRefusal(f"a table of type {type(table).__name__}", ..., *_TABLE) from None
     _find(names, reader.schema.names)
     if schema_only:
         return reader.schema.empty_table()
@@ -506,14 +509,16 @@ def _quietly(read: Callable[[], "pyarrow.Table"]) -> "pyarrow.Table":
     with contextlib.suppress(Exception):
         return read()
     # Outside of any handler, so that nothing of what failed is attached.
-    raise TypeError("the table could not be read: its own query or stream failed; collect it first")
+    raise TypeRefusal("the table", ..., "could not be read: its own query or stream failed", "collect it first")
 
 
 def _import_pyarrow() -> ModuleType:
     try:
         import pyarrow  # noqa: F401
     except ImportError:
-        raise TypeError("reading this kind of table takes PyArrow: pip install 'opendp_timeseries[tables]'") from None
+        raise TypeRefusal(
+            "reading this kind of table", ..., "takes PyArrow", "install opendp_timeseries[tables]"
+        ) from None
     return sys.modules["pyarrow"]
 
 

@@ -6,6 +6,7 @@ The generator is an ordinary one: simulated people need no protection.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries._validate import integer, real
 from opendp_timeseries.grid import TimeGrid
 
@@ -45,15 +46,19 @@ def simulate_event_log(
     individuals = integer("individuals", individuals, minimum=0)
     steps_law, events_law = _law("participation", participation), _law("events", events)
     if events_law[0] > 0:
-        raise ValueError(f"events[0] ({events_law[0]:g}) must be 0; an individual has events in each of their steps")
+        raise Refusal(
+            "events[0]", Quoted(f"{events_law[0]:g}"), "must be 0", "an individual has events in each of their steps"
+        )
     weight = np.ones(grid.size) if profile is None else _weights("profile", profile)
     if len(weight) != grid.size:
-        raise ValueError(f"profile has {len(weight)} entries and must have one for each of {grid.size} steps")
+        raise Refusal("profile", ..., f"has {len(weight)} entries and must have one for each of {grid.size} steps")
     largest, available = len(steps_law) - 1, np.count_nonzero(weight)
     if largest > available:
-        raise ValueError(
-            f"participation allows {largest} steps, but only {available} have weight; shorten the law or widen the"
-            " profile"
+        raise Refusal(
+            "participation",
+            ...,
+            f"allows {largest} steps, but only {available} have weight",
+            "shorten the law or widen the profile",
         )
     numbers = rng.choice(len(steps_law), size=individuals, p=steps_law)
     person, step = _different_steps(numbers, weight / weight.sum(), rng)
@@ -93,7 +98,7 @@ def daily_profile(size: int, steps_per_day: int, *, depth: float = 0.8) -> NDArr
 def _weights(name: str, values: ArrayLike) -> NDArray[np.float64]:
     weights = np.asarray(values, dtype=np.float64)
     if weights.ndim != 1 or not np.all(np.isfinite(weights) & (weights >= 0)) or not weights.any():
-        raise ValueError(f"{name} must be one row of finite, non-negative numbers, not all of them 0")
+        raise Refusal(name, ..., "must be one row of finite, non-negative numbers, not all of them 0")
     return weights
 
 
@@ -101,7 +106,7 @@ def _law(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Return a checked law of counts, without impossible counts at its end."""
     law = _weights(name, values)
     if abs(law.sum() - 1.0) > 1e-9:
-        raise ValueError(f"{name} adds up to {law.sum():g} and must add up to 1; divide it by its sum")
+        raise Refusal(name, ..., f"adds up to {law.sum():g} and must add up to 1", "divide it by its sum")
     largest = int(np.flatnonzero(law)[-1])
     return _weights(name, law[: largest + 1] / law.sum())
 

@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.accounting.influence import Influence, pooled_influence
 from opendp_timeseries.design.groups import Key
 from opendp_timeseries.design.reading import Reading, Source
@@ -41,15 +42,18 @@ class Count:
             self._check_once()
         if self.per is not None:
             if not (isinstance(self.weighting, Downweight) and self.weighting.norm == "l1"):
-                raise ValueError(f"per ({self.per!r}) requires a participation_cap, excess='downweight' and norm='l1'")
+                raise Refusal("per", self.per, "requires a `participation_cap`, `excess='downweight'` and `norm='l1'`")
             _ = self.period_lengths()  # or they do not fit the grid, and are refused
 
     def _check_once(self) -> None:
         """Refuse all but one event of each individual at each key, as no constructor makes such a count."""
         limited = (self.reading.step_cap, self.reading.key_cap, self.reading.grouping, self.per)
         if limited != (1, None, None, None) or isinstance(self.weighting, Downweight):
-            limits = "step_cap, key_cap, groups and per must be left out, and nobody be weighed down to a cap"
-            raise ValueError(f"where individuals are counted once over a whole grid, or log, {limits}")
+            raise Refusal(
+                "step_cap, key_cap, groups and per",
+                ...,
+                "must be left out where individuals are counted once over a whole grid, and nobody is weighed down",
+            )
 
     @property
     def grid(self) -> TimeGrid:
@@ -138,14 +142,14 @@ class Count:
         """The first step that is read of each step of the grid; ValueError unless these are of whole ones."""
         fine, coarse = self.reading.grid, self.grid
         if fine.is_integer != coarse.is_integer or fine.zone != coarse.zone:
-            raise ValueError(f"per ({coarse!r}) must be of steps of the grid ({fine!r}), on the same clock")
+            raise Refusal("per", coarse, f"must be of steps of the grid ({fine!r}), on the same clock")
         if fine.is_integer:
             ends = np.arange(coarse.size + 1) * (fine.size // coarse.size)
         else:
             ends = np.searchsorted(fine.edges(), coarse.edges())
             ends = np.where(np.isin(coarse.edges(), fine.edges()), ends, -1)
         if ends[0] != 0 or ends[-1] != fine.size or ends.min() < 0:
-            raise ValueError(f"per ({coarse!r}) must each be of whole steps of the grid ({fine!r}) and of all of it")
+            raise Refusal("per", coarse, f"must each be of whole steps of the grid ({fine!r}) and of all of it")
         return ends[:-1].astype(np.int64)
 
     def add_up(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -170,8 +174,7 @@ class Count:
         if begins is None:
             return np.array([self.starts.size])
         if not np.isin(begins, self.starts).all():
-            problem = f"must each be within {self.unit.period}, which is the unit of privacy"
-            raise ValueError(f"per ({self.per!r}) {problem}")
+            raise Refusal("per", self.per, f"must each be within {self.unit.period}, which is the unit of privacy")
         return np.sort(np.diff(np.searchsorted(self.starts, begins), append=self.starts.size))[::-1]
 
     def influence(self, distance: int = 1, *, periods: int = 1) -> Influence:

@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
@@ -47,9 +48,12 @@ class Design:
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", check.real("scale", self.scale, minimum=0.0))
         if self.signal.count is not None and self.signal.count.tiers is not None and self.sampling.probability < 1:
-            raise ValueError(
-                f"sampling_probability ({self.sampling.probability:g}) must be 1 for a count without a"
-                " participation_cap: with fewer steps the noise falls by less than they do; or give it one"
+            raise Refusal(
+                "sampling_probability",
+                Quoted(f"{self.sampling.probability:g}"),
+                "must be 1 for a count without a `participation_cap`: with fewer steps the noise falls by less than"
+                " they do",
+                "or give it one",
             )
 
     def __hash__(self) -> int:
@@ -62,9 +66,12 @@ class Design:
         """The signal; ValueError if it is not known how it is made."""
         if isinstance(self.signal, UnknownSignal):
             stage = "a stage before the noise" if self.signal.stage is None else f"a stage ({self.signal.stage})"
-            raise ValueError(
-                f"it is not known how this signal was made: {stage} is not of this package, so there is no statement,"
-                " no record and no ledger entry; use a count and stages of this package"
+            raise Refusal(
+                "this signal",
+                ...,
+                f"was made in a way that is not known: {stage} is not of this package, so there is no statement, no"
+                " record and no ledger entry",
+                "use a count and stages of this package",
             )
         return self.signal
 
@@ -108,7 +115,12 @@ class Design:
         """
         count, signal, source = self.count, self.known_signal, self.count.source
         if source is None or source.exact:
-            raise ValueError("the call is written for a count of an event log by event_log_domain(…) only")
+            raise Refusal(
+                "the call",
+                ...,
+                "is written for a count of an event log by event_log_domain(…) only",
+                "write it by hand",
+            )
         time = source.time or ("time" if source.identifier != "time" else "step")  # not used where no times are read
         sample = self.sampling.arguments() | ({} if self.sampling.stratified else {"sampling": None})
         private = count.tiers is not None and not count.reading.is_once and None not in (epsilon, delta)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.design.groups import Groups, Key
 
 #: Shares of the norm are whole numbers of sixteenths, so that sizes of individuals are whole numbers, too.
@@ -40,10 +41,12 @@ class Grouping:
             level = {name: members for name, members, level_depth in self._members() if level_depth == depth}
             if missing := sorted(map(str, keys.difference(*level.values()))):
                 example = f"beside {next(iter(level))!r}"
-                raise ValueError(f"every key must be in a group of each level; put {missing[0]!r} into one {example}")
+                raise Refusal(
+                    "every key", ..., "must be in a group of each level", f"put {missing[0]!r} into one {example}"
+                )
         if len(shares) != self.depth + 1 or sum(shares) != SHARES:
             of = f"one for the keys and each of {self.depth} levels of groups"
-            raise ValueError(f"shares of levels ({list(shares)}), in sixteenths, must be {of}, and add up to {SHARES}")
+            raise Refusal("shares", list(shares), f"must be, in sixteenths, {of}, and add up to {SHARES}")
 
     def _members(self) -> list[tuple[str, tuple[Key, ...], int]]:
         return [(*group, depth) for group, depth in zip(self.groups.members, self.groups.depths, strict=True)]
@@ -102,10 +105,10 @@ def grouping_of(groups: object, panel: tuple[Key, ...] | None, shares: Sequence[
     """Return the grouping that a constructor is asked for; None for none."""
     if groups is None:
         if shares is not None:
-            raise ValueError(f"shares ({check.quote(shares)}) require groups, whose levels they are of")
+            raise Refusal("shares", shares, "require groups, whose levels they are of")
         return None
     if panel is None:
-        raise ValueError("groups require by= and keys=, or leave them out")
+        raise Refusal("groups", ..., "require `by=` and `keys=`, or leave them out")
     return Grouping.of(groups, panel, shares)
 
 
@@ -113,14 +116,17 @@ def _sixteenths(shares: object, depth: int) -> tuple[int, ...]:
     if shares is None:
         innermost = SHARES - _OF_GROUPS * depth
         if innermost < 1:
-            raise ValueError(f"shares must be given for {depth} levels of groups: of the norm, from the keys outwards")
+            raise Refusal(
+                "shares", ..., f"must be given for {depth} levels of groups: of the norm, from the keys outwards"
+            )
         return (innermost, *[_OF_GROUPS] * depth)
     if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != depth + 1:
-        problem = f"must list one share for the keys and each of {depth} levels of groups, outwards"
-        raise ValueError(f"shares ({check.quote(shares)}) {problem}")
+        raise Refusal(
+            "shares", shares, f"must list one share for the keys and each of {depth} levels of groups, outwards"
+        )
     numbers = [check.real("share of a level", share, above=0.0, below=1.0) for share in shares]
     _, *outer = (round(number * SHARES) for number in numbers)
     sixteenths = (SHARES - sum(outer), *outer)
     if abs(math.fsum(numbers) - 1) > 1e-9 or min(sixteenths) < 1:
-        raise ValueError(f"shares ({check.quote(list(shares))}) must add up to 1, and each be at least a sixteenth")
+        raise Refusal("shares", list(shares), "must add up to 1, and each be at least a sixteenth")
     return sixteenths

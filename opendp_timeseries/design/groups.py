@@ -7,6 +7,7 @@ from typing import Final, Self
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import decode
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 
 Key = str | int
 
@@ -36,15 +37,15 @@ class Groups:
 
     def __post_init__(self) -> None:
         if not self.members:
-            raise ValueError(f"groups must name at least one; {_REMEDY}")
+            raise Refusal("groups", ..., "must name at least one", _REMEDY)
         names = tuple(name for name, _ in self.members)
         if (duplicate := _repeated(names)) is not None:
-            raise ValueError(f"groups must have distinct names; {duplicate!r} is there twice")
+            raise Refusal("groups", ..., "must have distinct names", f"{duplicate!r} is there twice")
         for name, keys in self.members:
             if not keys:
-                raise ValueError(f"group {name!r} must hold at least one key")
+                raise Refusal(f"group {name!r}", ..., "must hold at least one key")
             if (duplicate := _repeated(keys)) is not None:
-                raise ValueError(f"group {name!r} must hold distinct keys; {duplicate!r} is there twice")
+                raise Refusal(f"group {name!r}", ..., "must hold distinct keys", f"{duplicate!r} is there twice")
         for attribute, value in {"names": names, **self._place()}.items():
             object.__setattr__(self, attribute, value)
 
@@ -57,8 +58,12 @@ class Groups:
             enclosing = {innermost.get(key) for key in keys}
             if len(enclosing) > 1:
                 names = (repr(self.members[k][0]) for k in sorted(k for k in enclosing if k is not None))
-                overlap = f"{name!r} overlaps {' and '.join(names)}"
-                raise ValueError(f"groups must be nested, the larger first, or have no key in common; {overlap}")
+                raise Refusal(
+                    "groups",
+                    ...,
+                    "must be nested, the larger first, or have no key in common",
+                    f"{name!r} overlaps {' and '.join(names)}",
+                )
             parents.append(parent := enclosing.pop())
             depths.append(0 if parent is None else depths[parent] + 1)
             innermost |= dict.fromkeys(keys, k)
@@ -82,12 +87,12 @@ class Groups:
         """Refuse groups that are not of all keys of a panel and of no other, or that have the name of one."""
         if missing := [key for key in keys if key not in self.innermost]:
             further = "" if len(missing) == 1 else f", and {len(missing) - 1} more"
-            raise ValueError(f"every key of the panel must be in a group; {missing[0]!r} is in none{further}")
+            raise Refusal("every key of the panel", ..., "must be in a group", f"{missing[0]!r} is in none{further}")
         panel, texts = set(keys), set(map(str, keys))
         if foreign := [key for key in self.innermost if key not in panel]:
-            raise ValueError(f"groups must hold keys of the panel; {foreign[0]!r} is not one")
+            raise Refusal("groups", ..., "must hold keys of the panel", f"{foreign[0]!r} is not one")
         if clashes := [name for name in self.names if name in texts]:
-            raise ValueError(f"groups must not have the name of a key; {clashes[0]!r} is one")
+            raise Refusal("groups", ..., "must not have the name of a key", f"{clashes[0]!r} is one")
 
     @property
     def tree(self) -> dict[str, list[Key]]:
@@ -107,10 +112,10 @@ class Groups:
 def _walk(tree: object) -> Iterator[tuple[str, list[object]]]:
     """Yield every group before those in it, with all of its leaves."""
     if not isinstance(tree, Mapping):
-        raise TypeError(f"groups ({type(tree).__name__}) must be a mapping from names to keys; {_REMEDY}")
+        raise TypeRefusal("groups", Quoted(type(tree).__name__), "must be a mapping from names to keys", _REMEDY)
     for name, inner in tree.items():
         if not isinstance(name, str):
-            raise TypeError(f"groups must be named by text, found {check.quote(name)}; {_REMEDY}")
+            raise TypeRefusal("groups", ..., f"must be named by text, found {check.quote(name)}", _REMEDY)
         yield name, list(_leaves(inner))
         if isinstance(inner, Mapping):
             yield from _walk(inner)
@@ -121,7 +126,7 @@ def _leaves(inner: object) -> Iterator[object]:
         for part in inner.values():
             yield from _leaves(part)
     elif isinstance(inner, (str, bytes)) or not hasattr(inner, "__iter__"):
-        raise TypeError(f"a group ({check.quote(inner)}) must list its keys; {_REMEDY}")
+        raise TypeRefusal("a group", inner, "must list its keys", _REMEDY)
     else:
         yield from inner
 
@@ -130,7 +135,7 @@ def _of_panel(name: str, leaf: object, panel: Mapping[str, Key]) -> Key:
     if not isinstance(leaf, str):
         leaf = check.integer(f"key of group {name!r}", leaf)
     if str(leaf) not in panel:
-        raise ValueError(f"groups must hold keys of the panel; {check.quote(leaf)} of {name!r} is not one")
+        raise Refusal("groups", ..., "must hold keys of the panel", f"{check.quote(leaf)} of {name!r} is not one")
     return panel[str(leaf)]
 
 

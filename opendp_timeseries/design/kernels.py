@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries._json import fields_of
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries._validate import integer, real
 from opendp_timeseries.accounting.filtering import is_symmetric_decreasing
 
@@ -46,16 +47,20 @@ class Kernel:
         resolution_bits = integer("resolution_bits", self.resolution_bits, minimum=0, maximum=40)
         array = np.asarray(self.numerators)
         if array.dtype.kind not in "iu":
-            raise TypeError(f"numerators ({array.dtype}) must be integers; see Kernel.from_taps(…)")
+            raise TypeRefusal("numerators", Quoted(array.dtype), "must be integers", "see Kernel.from_taps(…)")
         if array.ndim != 1 or array.size == 0:
-            raise ValueError(f"numerators (shape {array.shape}) must be one row of at least one integer")
+            raise Refusal("numerators", Quoted(f"shape {array.shape}"), "must be one row of at least one integer")
         if not array.any():
-            raise ValueError(f"all taps are zero at resolution_bits ({resolution_bits}); raise the taps or the bits")
+            raise Refusal(
+                "all taps", ..., f"are zero at `resolution_bits` ({resolution_bits})", "raise the taps or the bits"
+            )
         # Python integers: a sum of int64 magnitudes may wrap, and so may a magnitude.
         if sum(abs(q) for q in array[array != 0].tolist()) >= _MAX_TOTAL:
-            raise ValueError(
-                f"the magnitudes of the taps must sum to less than 2**{53 - resolution_bits} at resolution_bits"
-                f" ({resolution_bits}); scale the taps down or lower resolution_bits"
+            raise Refusal(
+                "the magnitudes of the taps",
+                ...,
+                f"must sum to less than 2**{53 - resolution_bits} at `resolution_bits` ({resolution_bits})",
+                "scale the taps down or lower `resolution_bits`",
             )
         # An array over bytes can never be made writeable again, and so the taps stay what was accounted for.
         frozen = np.frombuffer(array.astype("<i8").tobytes(), dtype="<i8")
@@ -86,15 +91,15 @@ class Kernel:
         resolution_bits = integer("resolution_bits", resolution_bits, minimum=0, maximum=40)
         array = np.asarray(taps)
         if array.dtype.kind not in "iuf":
-            raise TypeError(f"taps ({array.dtype}) must be real numbers; give one float for each step")
+            raise TypeRefusal("taps", Quoted(array.dtype), "must be real numbers", "give one float for each step")
         if array.ndim != 1 or array.size == 0:
-            raise ValueError(f"taps (shape {array.shape}) must be one row with one number for each step")
+            raise Refusal("taps", Quoted(f"shape {array.shape}"), "must be one row with one number for each step")
         centre = integer("centre", centre, minimum=0, maximum=array.size - 1, remedy="it is a place in the taps")
         remedy = "leave out taps of zero"
         steps = array.size if size is None else integer("size", size, minimum=array.size, remedy=remedy)
         values = array.astype(np.float64)
         for first in np.flatnonzero(~np.isfinite(values)):
-            raise ValueError(f"taps[{first}] ({values[first]}) must be finite; give every step a finite weight")
+            raise Refusal(f"taps[{first}]", Quoted(values[first]), "must be finite", "give every step a finite weight")
         values = np.roll(np.append(values, np.zeros(steps - len(values))), -centre)
         with np.errstate(over="ignore"):  # clipped taps are as much too large as they are
             numerators = np.clip(np.rint(np.ldexp(values, resolution_bits)), -_MAX_TOTAL, _MAX_TOTAL)
@@ -117,13 +122,16 @@ class Kernel:
         """
         fields = fields_of(document, "filter", _FIELDS)
         if fields["size"] != size:
-            raise ValueError(f"size of the filter ({fields['size']}) must be the grid's ({size})")
+            raise Refusal("size of the filter", Quoted(fields["size"]), f"must be the grid's ({size})")
         numerators = np.zeros(integer("size of the filter", size, minimum=1, maximum=2**31), dtype=np.int64)
         previous = -1
         for step, numerator in fields["taps"]:
             if not previous < step < size or not 0 < abs(numerator) < 2**63:
-                problem = "must have a step above the one before it, and a numerator other than 0"
-                raise ValueError(f"tap {[step, numerator]} {problem}")
+                raise Refusal(
+                    "taps of the filter",
+                    [step, numerator],
+                    "must have a step above the one before it, and a numerator other than 0",
+                )
             numerators[step], previous = numerator, step
         return cls(numerators, fields["resolution_bits"], fields["name"])
 
@@ -212,7 +220,7 @@ class Kernel:
         (5, Fraction(1, 1), True)
         """
         if other.size != self.size:
-            raise ValueError(f"kernel sizes ({self.size} and {other.size}) must be equal")
+            raise Refusal("kernel sizes", Quoted(f"{self.size} and {other.size}"), "must be equal")
         product = np.fft.irfft(np.fft.rfft(self.taps) * np.fft.rfft(other.taps), n=self.size)
         decreasing = self.is_symmetric_decreasing and other.is_symmetric_decreasing
         return _rounded("convolution", product, resolution_bits, self.l1 * other.l1 if decreasing else None)
@@ -253,8 +261,7 @@ def _decreasing(
     resolution_bits = integer("resolution_bits", resolution_bits, minimum=0, maximum=40)
     units = math.floor(gain * 2**resolution_bits)
     if units < 1:
-        problem = f"is less than one unit at resolution_bits ({resolution_bits}); raise it"
-        raise ValueError(f"a gain of {float(gain):g} {problem}")
+        raise Refusal("resolution_bits", resolution_bits, f"has no unit below a gain of {float(gain):g}", "raise it")
     # Rounding noise must not break the order, nor leave a negative weight.
     weights = np.minimum.accumulate(np.maximum(weights, 0.0))
     distances = np.arange(len(weights))
@@ -317,7 +324,7 @@ def boxcar_kernel(size: int, width: int, *, resolution_bits: int = _RESOLUTION_B
     size = _size(size)
     width = integer("width", width, minimum=1, maximum=size, remedy="a moving average fits on the cycle once")
     if width % 2 == 0:
-        raise ValueError(f"width ({width}) must be odd, so that the average is centred; try {width + 1}")
+        raise Refusal("width", width, "must be odd, so that the average is centred", f"try {width + 1}")
     weights = (np.arange(size // 2 + 1) <= width // 2).astype(np.float64)
     return _decreasing(f"boxcar width={width}", size, weights, resolution_bits)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import OPTIONAL
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.accounting.influence import Reach
 from opendp_timeseries.design.grouping import Grouping
 from opendp_timeseries.design.groups import Key
@@ -53,11 +54,11 @@ class Source:
         for name in ("identifier", "time", "by", "value"):
             column = getattr(self, name)
             if not (isinstance(column, str) or (column is None and name != "identifier")):
-                raise TypeError(f"{name} ({check.quote(column)}) must be a string, the name of a column")
+                raise TypeRefusal(name, column, "must be a string, the name of a column")
         if self.by is not None and self.by in (self.identifier, self.time):
-            raise ValueError(f"by ({self.by!r}) must be a different column from the identifier and the time")
+            raise Refusal("by", self.by, "must be a different column from the identifier and the time")
         if self.value is not None and self.value in (self.identifier, self.time, self.by):
-            raise ValueError(f"value ({self.value!r}) must be a column of its own, of the numbers that are added up")
+            raise Refusal("value", self.value, "must be a column of its own, of the numbers that are added up")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,7 @@ class Reading:
         if self.panel is not None:
             _check_panel(self.panel)
         if self.key_cap is not None and self.panel is None:
-            raise ValueError(f"key_cap ({check.quote(self.key_cap)}) requires by= and keys=, or leave it out")
+            raise Refusal("key_cap", self.key_cap, "requires `by=` and `keys=`", "leave it out")
         gap = "the fewest steps from one counted step of an individual to their next, from 1, which is no gap, to the"
         for name, remedy, maximum in (
             ("step_cap", "the most of one individual in one step", MAX_BOUND if self.is_sum else 10**100),  # a float
@@ -106,23 +107,29 @@ class Reading:
                 value = check.integer(label, getattr(self, name), minimum=1, maximum=maximum, remedy=remedy)
                 object.__setattr__(self, name, value)
         if self.once_over is not None and self.grid.size > 1:
-            raise ValueError(f"grid ({self.grid!r}) must be one step where individuals are read once over another grid")
+            raise Refusal("grid", self.grid, "must be one step where individuals are read once over another grid")
         if self.source is not None:
             if (self.source.by is None) != (self.panel is None):
-                raise ValueError(f"by ({check.quote(self.source.by)}) and the keys of a panel must be given together")
+                raise Refusal("by", self.source.by, "and the keys of a panel must be given together")
             if self.source.time is None and self.grid.size > 1:
-                raise ValueError(f"time (None) must name the column that tells {self.grid.size} steps apart")
+                raise Refusal("time", Quoted("None"), f"must name the column that tells {self.grid.size} steps apart")
             if self.is_sum and (self.source.time is None or self.once_over is not None):
-                problem = "must be left out where individuals are counted once over a whole grid, or log"
-                raise ValueError(f"value ({self.source.value!r}) {problem}")
+                raise Refusal(
+                    "value",
+                    self.source.value,
+                    "must be left out where individuals are counted once over a whole grid, or log",
+                )
         self._check_grouping()
         entries = self.grid.size * len(self.keys or ("",))
         check.integer("size of the panel", entries, maximum=2**31, remedy="use fewer steps, keys or groups")
         if self.unit.period is not None:
             timeless = self.source is not None and self.source.time is None
             if timeless or self.once_over is not None:
-                problem = "must be left out where individuals are counted once over a whole grid, or log"
-                raise ValueError(f"period ({self.unit.period}) {problem}")
+                raise Refusal(
+                    "period",
+                    Quoted(self.unit.period),
+                    "must be left out where individuals are counted once over a whole grid, or log",
+                )
             periods = len(self.period_lengths())  # or it does not fit the grid, and is refused
             # As whole bits, which engines keep free beside those of an individual's number.
             bits = (periods - 1).bit_length() + (self.places - 1).bit_length()
@@ -133,11 +140,14 @@ class Reading:
         if self.grouping is None:
             return
         if self.panel is None:
-            raise ValueError("groups require by= and keys=, or leave them out")
+            raise Refusal("groups", ..., "require `by=` and `keys=`, or leave them out")
         self.grouping.groups.check_panel(self.panel)
         if self.key_cap is not None:
-            problem = "must be left out with groups, beside which nobody has to be left out of any key"
-            raise ValueError(f"key_cap ({self.key_cap}) {problem}")
+            raise Refusal(
+                "key_cap",
+                self.key_cap,
+                "must be left out with groups, beside which nobody has to be left out of any key",
+            )
         if self.is_sum:  # so that no sum of what one individual adds to a group overflows
             remedy = f"must be at most this with groups of {self.series} keys; choose a coarser unit"
             check.integer("bound", self.step_cap, maximum=256 * MAX_BOUND // self.series, remedy=remedy)
@@ -151,7 +161,9 @@ class Reading:
     def log(self) -> Source:
         """The columns of the log; ValueError for counts made elsewhere."""
         if self.source is None:
-            raise ValueError("counts that were made elsewhere are not counted again")
+            raise Refusal(
+                "log", ..., "must not be given for counts that were made elsewhere: they are not counted again"
+            )
         return self.source
 
     @property
@@ -248,7 +260,7 @@ class Reading:
         """
         periods = check.integer("periods", periods, minimum=1)
         if periods > 1 and self.unit.period is None:
-            raise ValueError(f"periods ({periods}) must be 1, as this is for {self.unit}, whatever they did")
+            raise Refusal("periods", Quoted(periods), f"must be 1, as this is for {self.unit}, whatever they did")
         return Reach(
             individuals=distance * self.unit.individuals,
             step_cap=self.step_cap,
@@ -267,10 +279,10 @@ def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
         return None
     if by is None or keys is None:
         pair = f"by ({check.quote(by)}) and keys ({check.quote(keys)})"
-        raise TypeError(f"{pair} must be given together: keys are public, and never read from the data")
+        raise TypeRefusal(pair, ..., "must be given together: keys are public, and never read from the data")
     is_row = hasattr(keys, "__array__") and getattr(keys, "ndim", 0) == 1  # an array, or an index or series of pandas
     if isinstance(keys, (str, bytes)) or not (is_row or isinstance(keys, Sequence)):
-        raise TypeError(f"keys ({check.quote(keys)}) must be a list of keys: their order is that of the series")
+        raise TypeRefusal("keys", keys, "must be a list of keys: their order is that of the series")
     return tuple(map(_plain, keys))
 
 
@@ -278,13 +290,14 @@ def bound_in_a_step(value: str | None, bound: int | None, step_cap: int) -> int:
     """Return the most of one individual in one step: the bound of a value, or the cap on events."""
     if value is None:
         if bound is not None:
-            raise ValueError(
-                f"bound ({check.quote(bound)}) requires value=, the column that is added up; or leave it out"
-            )
+            raise Refusal("bound", bound, "requires `value=`, the column that is added up", "or leave it out")
         return step_cap
     if step_cap != 1:
-        problem = f"must be left out with value ({check.quote(value)}), of which bound= is the most in a step"
-        raise ValueError(f"step_cap ({check.quote(step_cap)}) {problem}")
+        raise Refusal(
+            "step_cap",
+            step_cap,
+            f"must be left out with value ({check.quote(value)}), of which `bound=` is the most in a step",
+        )
     remedy = "the most of one individual in one step, in whole units, from what is plausible and never from the log"
     limit: int = check.required("bound", check.REQUIRED if bound is None else bound, remedy)
     return limit
@@ -298,11 +311,10 @@ def _plain(key: Key) -> Key:
 
 def _check_panel(panel: tuple[Key, ...]) -> None:
     if not panel:
-        raise ValueError("keys of the panel must name at least one series")
+        raise Refusal("keys of the panel", ..., "must name at least one series")
     if len({type(key) for key in panel}) > 1 or type(panel[0]) not in (str, int):
-        raise ValueError(f"keys of the panel ({check.quote(list(panel))}) must be all strings or all integers")
+        raise Refusal("keys of the panel", list(panel), "must be all strings or all integers")
     if "" in panel:
-        raise ValueError(f"keys of the panel ({check.quote(list(panel))}) must not be empty: '' is a missing key")
+        raise Refusal("keys of the panel", list(panel), "must not be empty: '' is a missing key")
     if len(set(panel)) < len(panel):
-        remedy = "name each series once, from a public list"
-        raise ValueError(f"keys of the panel ({check.quote(list(panel))}) must be distinct: {remedy}")
+        raise Refusal("keys of the panel", list(panel), "must be distinct", "name each series once, from a public list")

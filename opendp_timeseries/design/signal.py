@@ -12,6 +12,7 @@ from typing import Final, Literal, Self
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, written
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, Level, totals_influence
 from opendp_timeseries.design.count import Count
@@ -57,17 +58,21 @@ class Signal:
 
     def __post_init__(self) -> None:
         if any(isinstance(stage, Groups) for stage in self.stages[1:]):
-            raise ValueError("totals must come right after the count: filter them afterwards")
+            raise Refusal("totals", ..., "must come right after the count: filter them afterwards")
         if self.stages and self.count.tiers is not None:
-            remedy = "smooth the release instead, or give the count a participation_cap"
-            raise ValueError(f"nothing comes between tiers and the noise: {remedy}")
+            raise Refusal(
+                "tiers",
+                ...,
+                "must come right before the noise",
+                "smooth the release instead, or give the count a `participation_cap`",
+            )
         if self.groups is not None:
             if self.count.panel is None:
-                raise ValueError("totals are of a panel, and this is one series")
+                raise Refusal("totals", ..., "are of a panel, and this is one series", "leave them out")
             self.groups.check_panel(self.count.panel)
         for kernel in self.kernels:
             if kernel.size != self.grid.size:
-                raise ValueError(f"size of the filter ({kernel.size}) must be the grid's ({self.grid.size})")
+                raise Refusal("size of the filter", kernel.size, f"must be the grid's ({self.grid.size})")
 
     @property
     def grid(self) -> TimeGrid:

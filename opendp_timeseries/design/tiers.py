@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import OPTIONAL
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.accounting.influence import (
     Influence,
     Reach,
@@ -79,12 +80,14 @@ class Tiers:
 
     def __post_init__(self) -> None:
         if np.ndim(self.ends) != 1:
-            raise TypeError(f"ends of tiers ({check.quote(self.ends)}) must be a list, such as (10, 50)")
+            raise TypeRefusal("ends of tiers", self.ends, "must be a list, such as (10, 50)")
         ends = tuple(check.integer("end of a tier", end, minimum=1) for end in self.ends)
         if len(ends) > _MOST:
-            raise ValueError(f"ends of tiers ({len(ends)} of them) must be at most {_MOST}: more tell no more apart")
+            raise Refusal(
+                "ends of tiers", Quoted(f"{len(ends)} of them"), f"must be at most {_MOST}: more tell no more apart"
+            )
         if any(here >= there for here, there in pairwise(ends)):
-            raise ValueError(f"ends of tiers ({list(ends)}) must ascend")
+            raise Refusal("ends of tiers", list(ends), "must ascend")
         object.__setattr__(self, "ends", ends)
         object.__setattr__(self, "share", check.real("share", self.share, above=0.0, below=1.0))
         for name in ("typical", "total_bound"):
@@ -111,17 +114,19 @@ class Tiers:
             value, bound = getattr(self, name), reading.step_cap
             if value is not None and (value > bound if name == "typical" else value < minimum):
                 relation = "at most" if name == "typical" else "at least"
-                raise ValueError(
-                    f"{name} ({value}) must be {relation} the most of one individual in one step ({bound})"
+                raise Refusal(
+                    name, Quoted(value), f"must be {relation} the most of one individual in one step ({bound})"
                 )
         last = self.last(reading)
         if self.ends and self.ends[-1] >= last:
             limit = f"the most steps in which one individual can be ({last}), which is the last tier"
-            raise ValueError(f"ends of tiers ({list(self.ends)}) must be below {limit}")
+            raise Refusal("ends of tiers", list(self.ends), f"must be below {limit}")
         if not self._weighs(last):
-            remedy = f"raise typical ({self.typical}), or lower the bound in a step ({reading.step_cap})"
-            raise ValueError(
-                f"the last tier ({last} steps) is so far from the first that nobody weighs in it; {remedy}"
+            raise Refusal(
+                "the last tier",
+                Quoted(f"{last} steps"),
+                "is so far from the first that nobody weighs in it",
+                f"raise typical ({self.typical}), or lower the bound in a step ({reading.step_cap})",
             )
 
     def _weighs(self, last: int) -> bool:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.grid import Period
 
 
@@ -22,7 +23,7 @@ class Unit:
 
     def __post_init__(self) -> None:
         if self.individuals not in (1, 2):
-            raise ValueError(f"individuals of the unit ({self.individuals}) must be 1 or 2")
+            raise Refusal("individuals of the unit", self.individuals, "must be 1 or 2")
 
     def __str__(self) -> str:
         return self.of(1)
@@ -41,7 +42,7 @@ class Unit:
         :raises ValueError: for a unit that event logs have no distance for.
         """
         if self.individuals != 1:
-            raise ValueError(f"the call is not written for a unit of {self}")
+            raise Refusal("the call", ..., f"is not written for a unit of {self}", "write it by hand")
         if self.period is None:
             return "dp.change_one_distance()" if self.replaced else "dp.symmetric_distance()"
         zone = "" if self.period.zone is None else f", zone={self.period.zone!r}"

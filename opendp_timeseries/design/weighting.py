@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.accounting.influence import NORMS, Influence, Reach, count_influence
 from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.tiers import Tiers
@@ -33,8 +34,11 @@ class _Capped:
     def check(self, reading: Reading) -> None:
         """Refuse a reading of groups, which are weighed without a cap."""
         if reading.grouping is not None:
-            problem = "must be left out with groups, in whose sums everybody counts, or add up the panel by make_totals"
-            raise ValueError(f"participation_cap ({self.cap}) {problem}")
+            raise Refusal(
+                "participation_cap",
+                self.cap,
+                "must be left out with groups, in whose sums everybody counts, or add up the panel by make_totals",
+            )
 
     def is_full(self, reading: Reading) -> bool:
         """Return whether everybody counts in full in all of their steps."""
@@ -117,5 +121,5 @@ def capped(cap: int, *, excess: str, norm: str | None = None) -> Drop | Downweig
     if check.choice("excess", excess, EXCESS) == "downweight":
         return Downweight(cap, "l2" if norm is None else norm)
     if norm is not None:
-        raise ValueError(f"norm ({check.quote(norm)}) is for excess='downweight'; leave it out where steps are dropped")
+        raise Refusal("norm", norm, "is for `excess='downweight'`", "leave it out where steps are dropped")
     return Drop(cap)

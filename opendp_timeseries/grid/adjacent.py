@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.grid.edges import parse_width
 from opendp_timeseries.grid.instants import parse_zone, write_instant
 from opendp_timeseries.grid.time_grid import TimeGrid
@@ -19,10 +20,16 @@ def grid_over(grids: Sequence[TimeGrid]) -> TimeGrid:
     first, last = grids[0], grids[-1]
     for before, after in pairwise(grids):
         if before.step != after.step or before.zone != after.zone:
-            raise ValueError(f"grids must have one step and zone, to be one together; found {before!r}, {after!r}")
+            raise Refusal(
+                "grids", ..., "must have one step and zone, to be one together", f"found {before!r}, {after!r}"
+            )
         if before.edges()[-1] != after.edges()[0]:
-            problem = f"grids must follow each other; {after!r} does not begin where {before!r} ends"
-            raise ValueError(f"{problem}: give the release between them, or smooth each by itself")
+            raise Refusal(
+                "grids",
+                ...,
+                f"must follow each other; {after!r} does not begin where {before!r} ends",
+                "give the release between them, or smooth each by itself",
+            )
     if len(grids) == 1:
         return first
     if first.step is None:
@@ -42,7 +49,7 @@ def extended(grid: TimeGrid, ahead: int) -> TimeGrid:
     if grid.is_integer:
         return TimeGrid(size=grid.size + ahead)
     if grid.step is None:
-        raise ValueError(f"ahead must be left out of a grid from edges, which has no further ones: {grid!r}")
+        raise Refusal("ahead", ..., "must be left out of a grid from edges, which has no further ones", f"{grid!r}")
     return TimeGrid(start=grid.start, size=grid.size + ahead, step=grid.step, zone=grid.zone)
 
 
@@ -55,11 +62,11 @@ def steps_ahead(ahead: object, grid: TimeGrid) -> int:
     if not isinstance(ahead, str):
         return check.integer("ahead", ahead, minimum=1, maximum=grid.size, remedy=remedy)
     if grid.is_integer:
-        raise ValueError(f"ahead ({ahead!r}) needs a grid with times; give grid=TimeGrid(…), or a number of steps")
+        raise Refusal("ahead", ahead, "needs a grid with times", "give `grid=TimeGrid(…)`, or a number of steps")
     try:
         width = parse_width(ahead)
-    except ValueError as error:
-        raise ValueError(str(error).replace("step (", "ahead (", 1)) from None
+    except Refusal as refusal:
+        raise Refusal("ahead", ahead, refusal.rule, refusal.remedy) from None
     further = extended(grid, grid.size)
     clock = "local" if width.is_calendar else "UTC"
     edges = further.edges(clock).astype("M8[ns]")
@@ -74,6 +81,5 @@ def steps_ahead(ahead: object, grid: TimeGrid) -> int:
         target = end + (np.timedelta64(width.number, "D") if width.is_calendar else np.timedelta64(width.number, "ns"))
     matches = np.flatnonzero(edges[grid.size + 1 :] == target)
     if not len(matches):
-        problem = f"ahead ({ahead!r}) must be whole steps of {grid!r}, and no more time than was released"
-        raise ValueError(f"{problem}: {remedy}")
+        raise Refusal("ahead", ahead, f"must be whole steps of {grid!r}, and no more time than was released", remedy)
     return int(matches[0]) + 1

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries._validate import quote
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.grid.clock import DAY, SECOND, Ints, clock_around
 from opendp_timeseries.grid.instants import LAST, check_years, whole_ticks, write_instant
 
@@ -90,20 +90,22 @@ def parse_width(step: object) -> Width:
     elif isinstance(step, np.timedelta64):
         exact = whole_ticks(step, "as")
         if exact is None or exact % 10**9:
-            raise ValueError(f"step ({quote(step)}) must be whole nanoseconds; write months as '1mo', years as '1y'")
+            raise Refusal("step", step, "must be whole nanoseconds", "write months as '1mo', years as '1y'")
         width = Width(exact // 10**9, "ns", "ns")
     elif isinstance(step, str):
         match = re.fullmatch(r"([0-9]+)\s*([a-z]+)", step)
         if match is None or match[2] not in _UNITS:
-            raise ValueError(
-                f"step ({quote(step)}) must be a whole number and a unit, such as '5min' or '1mo': ns, us, ms, s, min,"
-                " h have a fixed length, and d (days), w (weeks), mo (months), q (quarters), y (years) a calendar"
+            raise Refusal(
+                "step",
+                step,
+                "must be a whole number and a unit, such as '5min' or '1mo': ns, us, ms, s, min, h have a fixed"
+                " length, and d (days), w (weeks), mo (months), q (quarters), y (years) a calendar",
             )
         width = Width(int(match[1]) * _UNITS[match[2]][0], _UNITS[match[2]][1], match[2])
     else:
-        raise TypeError(f"step ({quote(step)}) must be a string such as '1h' or '1d', a timedelta or a timedelta64")
+        raise TypeRefusal("step", step, "must be a string such as '1h' or '1d', a timedelta or a timedelta64")
     if width.number <= 0:
-        raise ValueError(f"step ({quote(step)}) must be positive")
+        raise Refusal("step", step, "must be positive")
     return width
 
 
@@ -118,9 +120,11 @@ def edges_of(width: Width, first: int, *, size: int | None, last: int | None, zo
         edges = width.begins(days[0], zone, steps=(size or 0) + _MAX_SKIPPED, beyond=last)
         if edges[0] != first:
             nearest = min(begins_of_days(days, zone).tolist(), key=lambda edge: abs(edge - first))
-            raise ValueError(
-                f"start ({start!r}) must be the start of a {_BEGINNINGS[width.unit]} for steps of {width}; the nearest"
-                f" is {write_instant(nearest, zone)!r}"
+            raise Refusal(
+                "start",
+                start,
+                f"must be the start of a {_BEGINNINGS[width.unit]} for steps of {width}",
+                f"the nearest is {write_instant(nearest, zone)!r}",
             )
     else:
         stop = first + (size or 0) * width.number if last is None else last + width.number
@@ -130,13 +134,15 @@ def edges_of(width: Width, first: int, *, size: int | None, last: int | None, zo
         if last not in edges[size : size + 1]:
             candidates = [int(edge) for edge in edges[max(size - 1, 1) : size + 1] if edge <= LAST]
             nearest = min(candidates[::-1], key=lambda edge: abs(edge - last), default=0)
-            raise ValueError(
-                f"end ({write_instant(last, zone)!r}) must be the end of a step of {width} from start ({start!r}); "
-                + (f"the nearest is {write_instant(nearest, zone)!r}" if candidates else "there is none before 2260")
+            raise Refusal(
+                "end",
+                write_instant(last, zone),
+                f"must be the end of a step of {width} from start ({start!r})",
+                f"the nearest is {write_instant(nearest, zone)!r}" if candidates else "there is none before 2260",
             )
     assert size is not None
     stop = int(edges[size]) if size < len(edges) else LAST + 1
-    check_years(f"size ({size}) steps of {width} from start ({start!r})", first, stop)
+    check_years("size", Quoted(f"{size} steps of {width} from {start!r}"), first, stop)
     return simplify_edges(edges[: size + 1])
 
 

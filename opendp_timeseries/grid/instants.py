@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries._validate import quote
+from opendp_timeseries._refusal import Refusal, TypeRefusal
 from opendp_timeseries.grid.clock import DAY, SECOND, clock_around
 from opendp_timeseries.grid.text_times import read_text_times
 
@@ -32,21 +32,24 @@ def parse_zone(zone: object) -> dt.tzinfo | None:
     :raises TypeError, ValueError: for anything else.
     """
     if not isinstance(zone, str | None):
-        raise TypeError(f"zone ({quote(zone)}) must be the IANA name of a time zone, for instance 'UTC'")
+        raise TypeRefusal("zone", zone, "must be the IANA name of a time zone, for instance 'UTC'")
     if zone is None or zone == "UTC":
         return None if zone is None else dt.UTC
     first, name = zone.partition("/")[0].lower(), zone.lower()
     if name in _NO_ZONES or first in ("posix", "right"):
-        raise ValueError(
-            f"zone ({quote(zone)}) must be the IANA name of a time zone, such as 'Europe/Paris', which is the same"
-            " clock on every machine"
+        raise Refusal(
+            "zone",
+            zone,
+            "must be the IANA name of a time zone, such as 'Europe/Paris', which is the same clock on every machine",
         )
     try:
         return zoneinfo.ZoneInfo(zone)
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
-        raise ValueError(
-            f"zone ({quote(zone)}) must be the IANA name of a time zone, such as 'UTC' or 'Europe/Paris'; where the"
-            " system has no zones, install the package tzdata"
+        raise Refusal(
+            "zone",
+            zone,
+            "must be the IANA name of a time zone, such as 'UTC' or 'Europe/Paris'",
+            "where the system has no zones, install the package tzdata",
         ) from None
 
 
@@ -61,18 +64,21 @@ def parse_instants(given: Mapping[str, object], zone: dt.tzinfo | None) -> list[
     times, aware = read_text_times([_as_text(name, value, zone) for name, value in given.items()])
     instants = []
     for (name, value), time, is_aware in zip(given.items(), times, aware, strict=True):
-        label = f"{name} ({quote(str(value))})"
+        text = str(value)
         if np.isnat(time):
-            raise ValueError(
-                f"{label} must be an instant in ISO 8601, such as '2013-01-01T00:00' or '2013-01-01T00:00-05:00', with"
-                " at most nine decimals"
+            raise Refusal(
+                name,
+                text,
+                "must be an instant in ISO 8601, such as '2013-01-01T00:00' or '2013-01-01T00:00-05:00', with at most"
+                " nine decimals",
             )
         local = int(time.astype(np.int64))
-        check_years(label, local, local)
+        check_years(name, text, local, local)
         if not is_aware and zone is None:
-            remedy = "give zone, such as zone='UTC', or write an offset"
-            raise ValueError(f"{label} must say which clock it shows: {remedy}")
-        instants.append(local if is_aware or zone is None else _on_clock(label, local, zone))
+            raise Refusal(
+                name, text, "must say which clock it shows", "give zone, such as `zone='UTC'`, or write an offset"
+            )
+        instants.append(local if is_aware or zone is None else _on_clock(name, text, local, zone))
     return instants
 
 
@@ -85,10 +91,10 @@ def parse_days(given: Mapping[str, object], zone: dt.tzinfo) -> NDArray[np.datet
     times, aware = read_text_times([_as_text(name, value, zone) for name, value in given.items()])
     local = []
     for (name, value), time, is_aware in zip(given.items(), times.astype(np.int64).tolist(), aware, strict=True):
-        label = f"{name} ({quote(str(value))})"
+        text = str(value)
         if np.isnat(np.datetime64(time, "ns")):
-            raise ValueError(f"{label} must be a date in ISO 8601, such as '2024-12-25'")
-        check_years(label, time, time)
+            raise Refusal(name, text, "must be a date in ISO 8601, such as '2024-12-25'")
+        check_years(name, text, time, time)
         local.append(int(clock_around(zone, time, time).local_times(time)) if is_aware else time)
     return np.array(local, dtype="M8[ns]").astype("M8[D]")
 
@@ -104,7 +110,7 @@ def offset_of_fold(value: object, zone: dt.tzinfo | None) -> dt.timedelta | None
 
 def _as_text(name: str, value: object, zone: dt.tzinfo | None) -> str:
     if not isinstance(value, (str, dt.date, np.datetime64)):
-        raise TypeError(f"{name} ({quote(value)}) must be an ISO 8601 string, a datetime or a datetime64")
+        raise TypeRefusal(name, value, "must be an ISO 8601 string, a datetime or a datetime64")
     if isinstance(value, dt.datetime) and (offset := offset_of_fold(value, zone)) is not None:
         return (value - offset).replace(fold=0).isoformat() + "Z"
     if isinstance(value, dt.datetime) and (value.utcoffset() or dt.timedelta()).seconds % 60:
@@ -112,22 +118,24 @@ def _as_text(name: str, value: object, zone: dt.tzinfo | None) -> str:
     return value.isoformat() if isinstance(value, dt.date) else str(value)
 
 
-def _on_clock(label: str, local: int, zone: dt.tzinfo) -> int:
+def _on_clock(name: str, text: str, local: int, zone: dt.tzinfo) -> int:
     """Return the instant of a local time: the beginning of its day for a midnight; else it must occur exactly once."""
     clock = clock_around(zone, local, local)
     instant = int(clock.first_instants(local))
     if local % DAY == 0:
         if clock.local_times(instant) >= local + DAY:
-            raise ValueError(f"{label} is a day that {zone} skipped; the next is from {write_instant(instant, zone)!r}")
+            raise Refusal(
+                name, text, f"is a day that {zone} skipped", f"the next is from {write_instant(instant, zone)!r}"
+            )
     elif np.count_nonzero(clock.local_times(local - np.unique(clock.offsets)) == local) != 1:
-        raise ValueError(f"{label} occurs twice or not at all in {zone}; write the offset")
+        raise Refusal(name, text, f"occurs twice or not at all in {zone}", "write the offset")
     return instant
 
 
-def check_years(label: str, first: int, last: int) -> None:
+def check_years(name: str, text: object, first: int, last: int) -> None:
     """Refuse times whose nanoseconds, or the differences between them, do not fit in 64 bits."""
     if first < _FIRST or last > LAST or last - first > _LONGEST:
-        raise ValueError(f"{label} must stay within the years 1680 to 2259, and within 290 years of each other")
+        raise Refusal(name, text, "must stay within the years 1680 to 2259, and within 290 years of each other")
 
 
 def write_instant(nanoseconds: int, zone: dt.tzinfo | None) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries.grid.clock import SECOND, Ints
 from opendp_timeseries.grid.edges import day_of, parse_width
 from opendp_timeseries.grid.instants import parse_zone, write_instant
@@ -41,17 +42,19 @@ class Period:
     def __post_init__(self) -> None:
         if isinstance(self.length, str):
             if self.length not in PERIODS:
-                raise ValueError(
-                    f"period ({self.length!r}) must be one unit of the calendar: {', '.join(map(repr, PERIODS))}; or a"
-                    " whole number, for a grid of integer steps"
+                raise Refusal(
+                    "period",
+                    self.length,
+                    f"must be one unit of the calendar: {', '.join(map(repr, PERIODS))}",
+                    "or a whole number, for a grid of integer steps",
                 )
             if parse_zone(self.zone) is None:
-                raise ValueError(f"period ({self.length!r}) needs the zone of its calendar, such as zone='UTC'")
+                raise Refusal("period", self.length, "needs the zone of its calendar, such as `zone='UTC'`")
             return
         remedy = "a number of integer steps, or a unit of the calendar such as '1d'"
         object.__setattr__(self, "length", check.integer("period", self.length, minimum=1, remedy=remedy))
         if self.zone is not None:
-            raise ValueError(f"zone ({self.zone!r}) must be left out with a period of integer steps ({self.length})")
+            raise Refusal("zone", self.zone, f"must be left out with a period of integer steps ({self.length})")
 
     def __str__(self) -> str:
         if isinstance(self.length, str):
@@ -89,9 +92,11 @@ def _on_grid(period: Period, grid: TimeGrid) -> tuple[Ints, tuple[int, int], Int
         starts = np.arange(0, grid.size, period.length, dtype=np.int64)
         span = 0, len(starts) - 1
     else:
-        raise ValueError(
-            f"period ({period.length} steps) is for a grid of integer steps, not for {grid!r}; write a unit of the"
-            " calendar and its zone, such as '1d'"
+        raise Refusal(
+            "period",
+            Quoted(f"{period.length} steps"),
+            f"is for a grid of integer steps, not for {grid!r}",
+            "write a unit of the calendar and its zone, such as '1d'",
         )
     lengths = np.sort(np.diff(starts, append=grid.size))[::-1]
     for array in (starts, lengths):
@@ -102,9 +107,11 @@ def _on_grid(period: Period, grid: TimeGrid) -> tuple[Ints, tuple[int, int], Int
 def _by_calendar(period: Period, length: str, grid: TimeGrid) -> tuple[Ints, tuple[int, int]]:
     zone = parse_zone(period.zone)
     if zone is None or grid.zone != period.zone or grid.is_integer:
-        raise ValueError(
-            f"period ({length!r} in zone {period.zone!r}) must have the zone of the grid ({grid!r}), on whose clock"
-            " times are read: give both the same zone"
+        raise Refusal(
+            "period",
+            Quoted(f"{length!r} in zone {period.zone!r}"),
+            f"must have the zone of the grid ({grid!r}), on whose clock times are read",
+            "give both the same zone",
         )
     width, edges = parse_width(length), grid.edges().astype("M8[ns]").astype(np.int64)
     start, stop = int(edges[0]), int(edges[-1])
@@ -115,8 +122,11 @@ def _by_calendar(period: Period, length: str, grid: TimeGrid) -> tuple[Ints, tup
     across = edges[starts] != within
     if across.any():
         at, step = int(within[across][0]), int(starts[across][0]) - 1
-        raise ValueError(
-            f"step {step} of {grid!r} lies in more than one {PERIODS[length]} ({period.zone}): one begins"
-            f" within it, at {write_instant(at, zone)!r}. Choose steps that divide the period, or a longer period"
+        raise Refusal(
+            f"step {step} of {grid!r}",
+            ...,
+            f"lies in more than one {PERIODS[length]} ({period.zone}): one begins within it, at"
+            f" {write_instant(at, zone)!r}",
+            "choose steps that divide the period, or a longer period",
         )
     return np.append(0, starts), (int(begins[0]) // SECOND, int(begins[-1]) // SECOND)

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries._json import fields_of
-from opendp_timeseries._validate import integer, quote
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
+from opendp_timeseries._validate import integer
 from opendp_timeseries.grid.clock import DAY, Clock, Ints, clock_around
 from opendp_timeseries.grid.edges import Edges, edges_of, parse_width, simplify_edges
 from opendp_timeseries.grid.instants import UNITS, Instant, check_years, parse_instants, parse_zone, write_instant
@@ -101,11 +102,15 @@ class TimeGrid:
     ) -> None:
         clock = parse_zone(zone)
         if (start is None) != (step is None):
-            raise TypeError("start and step must be given together, for instance start='2013-01-01', step='1h'")
+            raise TypeRefusal(
+                "start and step", ..., "must be given together, for instance `start='2013-01-01'`, `step='1h'`"
+            )
         if start is None and (end is not None or zone is not None):
-            raise TypeError("end and zone need a start and a step; give them too, or size alone for integer steps")
+            raise TypeRefusal(
+                "end and zone", ..., "need a start and a step", "give them too, or size alone for integer steps"
+            )
         if (size is None) == (end is None):
-            raise TypeError("either size or end must be given: it is public and is never read from the data")
+            raise TypeRefusal("either size or end", ..., "must be given: it is public and is never read from the data")
         steps = None if size is None else integer("size", size, minimum=1, maximum=_MAX_SIZE)
         if start is None:
             assert steps is not None
@@ -113,18 +118,22 @@ class TimeGrid:
             return
         width = parse_width(step)
         if width.is_calendar and clock is None:
-            raise ValueError(
-                f"step ({quote(step)}) is a unit of the calendar, so the grid must have a zone: give zone, for instance"
-                " zone='UTC'; or write a fixed time, such as step='24h'"
+            raise Refusal(
+                "step",
+                step,
+                "is a unit of the calendar, so the grid must have a zone: give zone, for instance `zone='UTC'`",
+                "or write a fixed time, such as `step='24h'`",
             )
         given = {"start": start} | ({} if end is None else {"end": end})
         first, *ends = parse_instants(given, clock)
         last = ends[0] if ends else None
         if last is not None and last <= first:
-            raise ValueError(f"end ({end!s}) must be after start ({write_instant(first, clock)!r})")
+            raise Refusal("end", Quoted(f"{end!s}"), f"must be after start ({write_instant(first, clock)!r})")
         edges = edges_of(width, first, size=steps, last=last, zone=clock)
         if len(edges) > _MAX_SIZE + 1:
-            raise ValueError(f"end ({end!s}) must be at most {_MAX_SIZE} steps of {width} away; take longer steps")
+            raise Refusal(
+                "end", Quoted(f"{end!s}"), f"must be at most {_MAX_SIZE} steps of {width} away", "take longer steps"
+            )
         self._set(edges, start=write_instant(first, clock), step=str(width.coarsest(first, clock)), zone=zone)
 
     @classmethod
@@ -144,19 +153,21 @@ class TimeGrid:
         array([0, 1])
         """
         if isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable):
-            raise TypeError(f"edges ({quote(edges)}) must be a list of instants, such as ['2024-01-08', '2024-04-15']")
+            raise TypeRefusal("edges", edges, "must be a list of instants, such as ['2024-01-08', '2024-04-15']")
         entries = list(edges)
         if len(entries) < 2:
-            raise ValueError(f"edges ({len(entries)}) must be at least two: the start of the first step, and its end")
+            raise Refusal("edges", len(entries), "must be at least two: the start of the first step, and its end")
         clock = parse_zone(zone)
         instants = parse_instants({f"edges[{k}]": edge for k, edge in enumerate(entries)}, clock)
         for k, (before, after) in enumerate(itertools.pairwise(instants)):
             if after <= before:
-                raise ValueError(
-                    f"edges must ascend, but edges[{k + 1}] ({entries[k + 1]!s}) is not after edges[{k}]"
-                    f" ({entries[k]!s}); sort them, and give each once"
+                raise Refusal(
+                    "edges",
+                    ...,
+                    f"must ascend, but edges[{k + 1}] ({entries[k + 1]!s}) is not after edges[{k}] ({entries[k]!s})",
+                    "sort them, and give each once",
                 )
-        check_years(f"edges ({entries[0]!s} to {entries[-1]!s})", instants[0], instants[-1])
+        check_years("edges", Quoted(f"{entries[0]!s} to {entries[-1]!s}"), instants[0], instants[-1])
         texts = tuple(write_instant(instant, clock) for instant in instants)
         grid = cls.__new__(cls)
         grid._set(simplify_edges(np.array(instants, dtype=np.int64)), start=texts[0], zone=zone, edge_texts=texts)
@@ -190,13 +201,17 @@ class TimeGrid:
         """Raise TypeError if this grid cannot place times of a type (which is public); see :meth:`steps`."""
         if self.is_integer:
             if dtype.kind not in "iu":
-                raise TypeError(f"times of type {dtype} are not step numbers; give integers, or a grid with a start")
+                raise TypeRefusal(
+                    f"times of type {dtype}", ..., "are not step numbers", "give integers, or a grid with a start"
+                )
         elif dtype.kind != "M" or dtype.str[4:-1] not in UNITS:  # months have no fixed length
-            raise TypeError(f"times of type {dtype} are not instants; convert them to datetime64[ns]")
+            raise TypeRefusal(f"times of type {dtype}", ..., "are not instants", "convert them to datetime64[ns]")
         elif not aware and self.zone is None:
-            raise TypeError(
-                f"times of type {dtype} carry no zone and the grid has none; say which clock they show, such as"
-                " zone='UTC'"
+            raise TypeRefusal(
+                f"times of type {dtype}",
+                ...,
+                "carry no zone and the grid has none",
+                "say which clock they show, such as `zone='UTC'`",
             )
 
     def steps(self, times: NDArray[Any], *, aware: bool = False) -> Ints:
@@ -297,5 +312,5 @@ class TimeGrid:
 def check_grid(grid: object) -> TimeGrid:
     """Return a grid; raise TypeError for any other object."""
     if not isinstance(grid, TimeGrid):
-        raise TypeError(f"grid ({quote(grid)}) must be given as a TimeGrid; use TimeGrid(…)")
+        raise TypeRefusal("grid", grid, "must be given as a TimeGrid", "use TimeGrid(…)")
     return grid

@@ -7,6 +7,7 @@ Proof: docs/proofs/koga2022.md.
 import math
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal, TypeRefusal
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import DISCRETE_NOISE
 from opendp_timeseries.design.kernels import Kernel
@@ -68,14 +69,16 @@ def make_koga2022(
     alpha = check.real("alpha", check.required("alpha", alpha, "the paper's α in (0, 1]"), above=0.0, maximum=1.0)
     space = influence_space(input_metric)
     if space is None or (space.resolution_bits, space.panel_size) != (0, 1):
-        raise TypeError(f"input_metric ({input_metric}) must be influence_distance(), as counts of one series have it")
+        raise TypeRefusal("input_metric", input_metric, "must be influence_distance(), as counts of one series have it")
     size = vector_space(input_domain).size
     concentrated = native.approximate(native.zero_concentrated_divergence())
     measure = concentrated if output_measure is None else output_measure
     if measure != (concentrated if delta is None else native.approximate(native.max_divergence())):
-        raise ValueError(
-            f"output_measure ({measure}) with delta ({delta}) must be approximate(zero_concentrated_divergence())"
-            " without delta, or approximate(max_divergence()) with it"
+        raise Refusal(
+            "output_measure",
+            measure,
+            f"with delta ({delta}) must be approximate(zero_concentrated_divergence()) without delta, or"
+            " approximate(max_divergence()) with it",
         )
     if delta is not None:
         delta = check.real("delta", delta, above=0.0, below=1.0)

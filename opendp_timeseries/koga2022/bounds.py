@@ -25,6 +25,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries.accounting import filtering
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.gaussian import gaussian_delta
@@ -85,9 +86,12 @@ class FilterConstants:
             check.real(name, getattr(self, name), above=0.0)
         # One row is at most the whole matrix, and ‖A‖ ≤ ‖h‖₁ for a circulant one.
         if not self.row_energy <= self.norm**2 * (1 + 1e-9) or not self.norm <= self.l1_norm * (1 + 1e-9):
-            raise ValueError(
-                f"row_energy ({self.row_energy:g}), norm ({self.norm:g}) and l1_norm ({self.l1_norm:g}) must"
-                " satisfy row_energy ≤ norm² ≤ l1_norm²; compute all three from the same taps"
+            constants = Quoted(f"{self.row_energy:g}, {self.norm:g}, {self.l1_norm:g}")
+            raise Refusal(
+                "row_energy, norm, l1_norm",
+                constants,
+                "must satisfy row_energy ≤ norm² ≤ l1_norm²",
+                "compute all three from the same taps",
             )
 
 
@@ -231,9 +235,12 @@ class SensitivityBound:
         epsilon = check.real("epsilon", epsilon, above=0.0)
         share = check.real("share", share, above=0.0, below=1.0)
         if not self._proved(epsilon, share):
-            raise ValueError(
-                f"the classical Gaussian theorem fails for epsilon ({epsilon:g}) or epsilon/α"
-                f" ({epsilon * math.sqrt(self.worst / self.usual):g}) at share ({share:g}); choose a smaller epsilon"
+            raise Refusal(
+                "the classical Gaussian theorem",
+                ...,
+                f"fails for epsilon ({epsilon:g}) or epsilon/α ({epsilon * math.sqrt(self.worst / self.usual):g}) at"
+                f" share ({share:g})",
+                "choose a smaller epsilon",
             )
         return min(1.0, up(share + self._failure_cost(epsilon)))
 
@@ -299,9 +306,7 @@ def with_filter(
     alpha = check.real("alpha", alpha, above=0.0, maximum=1.0)
     cap = check.integer("participation_cap", participation_cap, minimum=1)
     if filter.l1_norm != 1.0:
-        raise ValueError(
-            f"l1_norm ({filter.l1_norm!r}) must be 1, for the paper's σ_max = 1; divide the taps by their sum"
-        )
+        raise Refusal("l1_norm", filter.l1_norm, "must be 1, for the paper's σ_max = 1", "divide the taps by their sum")
     tails: dict[str, Callable[..., float]] = {
         "theorem 4": theorem4,
         "sharper": theorem4_sharper,
@@ -359,7 +364,9 @@ def classical_scale(epsilon: float, delta: float, squared_sensitivity: float) ->
     :raises ValueError: where the theorem fails.
     """
     if not classical_holds(epsilon, delta):
-        raise ValueError(f"the classical theorem fails at epsilon ({epsilon:g}), delta ({delta:g}); use analytic_scale")
+        raise Refusal(
+            "the classical theorem", ..., f"fails at epsilon ({epsilon:g}), delta ({delta:g})", "use analytic_scale"
+        )
     return _classical(epsilon, delta, check.real("squared_sensitivity", squared_sensitivity, minimum=0.0))
 
 

@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries._validate import integer, real
 from opendp_timeseries.design.kernels import Kernel, gaussian_kernel
 from opendp_timeseries.grid import TimeGrid
@@ -119,15 +120,17 @@ def synth(
     factor = 1.0 - math.log(frequency) / math.log(base) / 4.0
     probability = factor / 10.0
     if not 0.0 < probability <= 1.0:
-        raise ValueError(
-            f"frequency ({frequency:g}) gives the sampling probability {probability:g}, which must be above 0 and at"
-            f" most 1; choose a frequency from {base**-36:g} to less than {base**4:g}"
+        raise Refusal(
+            "frequency",
+            Quoted(f"{frequency:g}"),
+            f"gives the sampling probability {probability:g}, which must be above 0 and at most 1",
+            f"choose a frequency from {base ** (-36):g} to less than {base**4:g}",
         )
     time = np.arange(math.ceil(10_000 * frequency)) / frequency
     counts = noiseless = 200.0 * np.sin(omega * time) + 500.0 + 0.1 * time
     if noisy:
         if rng is None:
-            raise TypeError("rng must be given with noisy=True; pass numpy.random.default_rng(seed)")
+            raise TypeRefusal("rng", ..., "must be given with `noisy=True`", "pass numpy.random.default_rng(seed)")
         counts = noiseless + 100.0 * rng.standard_normal(len(time))
     return Problem(
         name=f"Synth, f = {frequency:g}",
@@ -311,7 +314,7 @@ def _on_grid(readings: list[_Reading], grid: TimeGrid, fill: int | None) -> NDAr
     flow, steps = flow[steps >= 0], steps[steps >= 0]
     duplicates = np.bincount(steps, minlength=grid.size) > 1
     if duplicates.any():
-        raise ValueError(f"{_steps(duplicates)} have more than one row; remove the others")
+        raise Refusal("flow", Quoted(_steps(duplicates)), "must have one row of each step", "remove the others")
     signal = np.full(grid.size, _NO_FLOW, dtype=np.int64)
     signal[steps] = flow
     return _fill_empty(signal, fill)
@@ -322,12 +325,17 @@ def _fill_empty(signal: NDArray[np.int64], fill: int | None) -> NDArray[np.int64
     if fill is not None:
         signal[empty] = integer("fill", fill, minimum=0)
     elif empty.any():
-        raise ValueError(f"{_steps(empty)} have no flow; choose another station or other days, or give fill")
+        raise Refusal(
+            "flow",
+            Quoted(_steps(empty)),
+            "must be given of each step",
+            "choose another station or other days, or give `fill=`",
+        )
     return signal
 
 
 def _steps(wrong: NDArray[np.bool_]) -> str:
-    return f"{np.count_nonzero(wrong)} of {len(wrong)} steps, the first of them step {np.argmax(wrong)},"
+    return f"{np.count_nonzero(wrong)} of {len(wrong)} steps, the first of them step {np.argmax(wrong)}"
 
 
 def _read(path: Name, parse: Callable[[str], T], *, header: int = 0) -> Iterator[T]:
@@ -338,6 +346,9 @@ def _read(path: Name, parse: Callable[[str], T], *, header: int = 0) -> Iterator
             try:
                 yield parse(line.removesuffix("\n"))
             except ValueError as error:
-                raise ValueError(
-                    f"{path.name}, line {number} ({line!r}) is not of this format: {error}; correct or remove the line"
+                raise Refusal(
+                    f"{path.name}, line {number}",
+                    line,
+                    f"is not of this format: {error}",
+                    "correct or remove the line",
                 ) from None

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.accounting.filtering import max_separated_steps, row_sum
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up, up_fraction
@@ -83,7 +84,7 @@ def make_fourier_coefficients(
     bits = _resolution_bits(input_domain, input_metric, space.atom)
     output = native.l2_distance(T="f64") if output_metric is None else output_metric
     if lp_kind(output) not in (("l1", "f64"), ("l2", "f64")):
-        raise TypeError(f"output_metric ({output}) must be dp.l2_distance(T=float) or dp.l1_distance(T=float)")
+        raise TypeRefusal("output_metric", Quoted(output), "must be dp.l2_distance(T=float) or dp.l1_distance(T=float)")
     to_l1, norm = lp_kind(output) == ("l1", "f64"), lp_kind(input_metric)
     basis = _DyadicBasis(size, k)
     rounding = basis.rounding(bits) * (2 * k - 1 if to_l1 else math.sqrt(2 * k - 1))
@@ -112,18 +113,20 @@ def _resolution_bits(domain: native.Domain, metric: native.Metric, atom: str) ->
     space = influence_space(metric)
     if space is None:
         if lp_kind(metric) is None:
-            raise TypeError(
-                f"input_metric ({metric}) must be influence_distance(), or dp.l1_distance or dp.l2_distance"
+            raise TypeRefusal(
+                "input_metric", metric, "must be influence_distance(), or dp.l1_distance or dp.l2_distance"
             )
         if atom.startswith("f"):
-            raise TypeError(f"a signal of floats ({domain}) needs the influence metric, which knows their grid")
+            raise TypeRefusal("a signal of floats", domain, "needs the influence metric, which knows their grid")
         return 0
     if space.panel_size != 1:
-        raise TypeError(f"input_metric ({metric}) must be of one series; count each key of a panel by itself")
+        raise TypeRefusal("input_metric", metric, "must be of one series", "count each key of a panel by itself")
     if space.resolution_bits > 62 - _VALUE_BITS:
-        raise ValueError(
-            f"a signal of {space.resolution_bits} bits behind the point leaves no room for its values; build the"
-            f" kernels with fewer resolution_bits=…, {62 - _VALUE_BITS} in all"
+        raise Refusal(
+            f"a signal of {space.resolution_bits} bits behind the point",
+            ...,
+            "leaves no room for its values",
+            f"build the kernels with fewer `resolution_bits=…`, {62 - _VALUE_BITS} in all",
         )
     return space.resolution_bits
 
@@ -137,7 +140,7 @@ class _DyadicBasis:
         room = 2.0 ** (53 - _VALUE_BITS) - size
         self.basis_bits = min(30, math.floor(math.log2(room / math.sqrt(size)) - 1e-9)) if room > 0 else 0
         if self.basis_bits < 1:
-            raise ValueError(f"a signal of {size} steps is too long for exact Fourier sums")
+            raise Refusal(f"a signal of {size} steps", ..., "is too long for exact Fourier sums", "take longer steps")
         self.size, self.frequencies = size, frequencies
         angles = 2 * np.pi * np.arange(size) / size
         amplitude = math.sqrt(2 / size) * 2.0**self.basis_bits
@@ -244,7 +247,9 @@ def fourier_series(coefficients: NDArray[np.float64], size: int) -> NDArray[np.f
     size = check.integer("size", size, minimum=1)
     values = np.asarray(coefficients, dtype=np.float64)
     if values.ndim != 1 or len(values) % 2 == 0 or len(values) > size:
-        raise ValueError(f"coefficients (shape {values.shape}) must be an odd number of values, at most size ({size})")
+        raise Refusal(
+            "coefficients", Quoted(f"shape {values.shape}"), f"must be an odd number of values, at most size ({size})"
+        )
     spectrum = np.zeros(size // 2 + 1, dtype=np.complex128)
     spectrum[0] = values[0] * math.sqrt(size)
     spectrum[1 : (len(values) + 1) // 2] = (values[1::2] - 1j * values[2::2]) * math.sqrt(size / 2)
@@ -269,7 +274,7 @@ def best_frequencies(proxy: NDArray[np.float64], noise: Callable[[int], float]) 
     """
     values = np.asarray(proxy, dtype=np.float64)
     if values.ndim != 1 or len(values) == 0 or not np.all(np.isfinite(values)):
-        raise ValueError("proxy must be one row of finite numbers, a public series")
+        raise Refusal("proxy", ..., "must be one row of finite numbers, a public series")
     energy = np.abs(np.fft.rfft(values)) ** 2 / len(values)
     energy[1:] *= 2.0
     largest = (len(values) + 1) // 2
@@ -302,7 +307,7 @@ def fourier_design(plan: Plan) -> Candidate:
     """
     capped = [candidate for candidate in plan.candidates if candidate.participation_cap]
     if not capped:
-        raise ValueError("plan must have a participation_cap: a few Fourier coefficients are of counts with one")
+        raise Refusal("plan", ..., "must have a `participation_cap`: a few Fourier coefficients are of counts with one")
     best = min(capped, key=lambda candidate: candidate.smoothed)
     count = replace(plan.of(best).count, weighting=Drop(best.participation_cap or 1))
     signal, influence = plan.signal, count.influence(plan.individuals)

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, get_type_hints
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.joint import FilteredLoss, joint_loss
@@ -171,7 +172,7 @@ def _read_1(document: dict[str, object]) -> Terms:
         check.real("order", terms.order, above=1.0)
     programme = terms.programme
     if programme is not None and (programme.budget, programme.unit) != (terms.budget, terms.unit):
-        raise ValueError("the programme and its ledger must have the same budget and unit of privacy")
+        raise Refusal("the programme and its ledger", ..., "must have the same budget and unit of privacy")
     return terms
 
 
@@ -373,17 +374,23 @@ def _append(entries: list[Entry], line: str, terms: Terms) -> None:
 def _check_population(design: Design, terms: Terms, earlier: Sequence[Design]) -> None:
     """Refuse a release about other individuals than the ledger's, naming both."""
     if design.unit != terms.unit:
-        raise ValueError(
-            f"the unit of privacy of the ledger is {terms.unit}; that of the release is {design.unit}: their losses"
-            " do not add up. Choose the input_metric of its count (--period) accordingly, or keep another ledger"
+        remedies = "choose the `input_metric` of its count", "choose `period` accordingly", "keep another ledger"
+        raise Refusal(
+            "the unit of privacy of the ledger",
+            ...,
+            f"is {terms.unit}; that of the release is {design.unit}: their losses do not add up",
+            remedies,
         )
     planned = () if terms.programme is None else terms.programme.designs
     with_source = (reference for reference in (*planned[:1], *earlier) if reference.count.source is not None)
     reference = None if design.count.source is None else next(with_source, None)
     if reference is not None and population_of(design) != population_of(reference):
-        raise ValueError(
-            f"the ledger is about individuals by the columns {_columns(reference)}, and the release is by"
-            f" {_columns(design)}: their losses do not add up. Keep another ledger"
+        raise Refusal(
+            "the ledger",
+            ...,
+            f"is about individuals by the columns {_columns(reference)}, and the release is by {_columns(design)}:"
+            " their losses do not add up",
+            "keep another ledger",
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from opendp_timeseries._files import check_place, files_together
 from opendp_timeseries._json import encode
 from opendp_timeseries._process import locked
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.budget import Budget, large_delta, warn_of_large_delta
@@ -61,7 +62,7 @@ class Ledger:
     '(ε = 0.5..., δ = 1e-06)-differential privacy for one individual added or removed'
     >>> ledger.release(count >> ts.then_subsampled_gaussian(2.0, sampling_probability=0.2, delta=1e-6), None)
     Traceback (most recent call last):
-    ValueError: this release would exceed the budget of ...
+    opendp_timeseries._refusal.Refusal: this release would exceed the budget of ...
     >>> folder.cleanup()
     """
 
@@ -124,14 +125,16 @@ class Ledger:
         if programme is not None:
             has_budget = epsilon is not None or delta is not None or rho is not None
             if has_budget or adaptive or replaced or period is not None:
-                raise ValueError("programme brings its own budget and unit of privacy: leave out the other parameters")
+                raise Refusal(
+                    "programme", ..., "brings its own budget and unit of privacy", "leave out the other parameters"
+                )
             budget, unit = programme.budget, programme.unit
         elif rho is None and (epsilon is None or delta is None):
-            raise ValueError("epsilon and delta must be given, or rho: the budget of all releases together")
+            raise Refusal("epsilon and delta", ..., "must be given, or rho: the budget of all releases together")
         else:
             budget = Budget.of_several(epsilon=epsilon, delta=delta, rho=rho)
             if rho is not None and adaptive:
-                raise ValueError("adaptivity must be left out with rho, which adds up whatever is chosen")
+                raise Refusal("adaptivity", ..., "must be left out with rho, which adds up whatever is chosen")
             within = None if period is None and zone is None else Period(period, zone)  # type: ignore[arg-type]
             unit = Unit(replaced=bool(replaced), period=within)
         warn_of_large_delta(budget.delta, stacklevel=2)
@@ -232,8 +235,11 @@ class Ledger:
         if resume:
             entry = _paying_entry(book, designs)
             if entry is None:
-                raise ValueError(
-                    f"resume: {self._path} has no entry for this measurement; leave out resume to make a new one"
+                raise Refusal(
+                    "resume",
+                    ...,
+                    f"must be left out, as {self._path} has no entry for this measurement",
+                    "a new one is made then",
                 )
             return book, entry
         check_room(book.terms.budget.view, designs)
@@ -244,10 +250,12 @@ class Ledger:
             name, at = terms.budget.symbol, ""
             if terms.budget.delta > 0:
                 at = f" at δ = {printed_up(terms.budget.delta, 4)} ({standing.adaptivity})"
-            raise ValueError(
-                f"this release would exceed the budget of {self._path}: with what is in the ledger{suffix}, it leads"
-                f" to {name} = {printed_up(_amount(standing))}{at}, above {name} = {terms.budget.first:g}; nothing was"
-                " read or spent. Take more noise, or less in all"
+            raise Refusal(
+                "this release",
+                ...,
+                f"would exceed the budget of {self._path}: with what is in the ledger{suffix}, it leads to {name} ="
+                f" {printed_up(_amount(standing))}{at}, above {name} = {terms.budget.first:g}",
+                "nothing was read or spent. Take more noise, or less in all",
             )
         return charged, charged.entries[-1]
 
@@ -266,7 +274,7 @@ class Ledger:
                 replace(record, statement=None) for releases in book.releases(numbers).values() for record in releases
             ]
             if replace(release, statement=None) in earlier:  # whatever it states
-                raise ValueError(f"release is in {self._path} already")
+                raise Refusal("release", ..., f"is in {self._path} already", "it is entered once")
             book = book.with_spent([release.design])
             self._write(book.with_released(len(book.entries), [release]), self._guard(original, check_lock))
 
@@ -291,7 +299,12 @@ class Ledger:
             book.terms.cost_at(book.ran(), design),
             book.terms.budget.limit,
             start=signal.influence(1).l2,
-            refusal=f"no scale is enough for one more release: the budget of {self._path} is used up",
+            refusal=Refusal(
+                "ledger",
+                self._path,
+                "has no budget left: no scale is enough for one more release",
+                "start another ledger, of other people",
+            ),
         )
 
     def releases(self) -> tuple[Release, ...]:
@@ -315,8 +328,11 @@ class Ledger:
             recorded = releases.get(entry.number, ())
             ran = () if entry.released is None else entry.designs
             if tuple(release.design for release in recorded) != ran:
-                raise ValueError(
-                    f"ledger ({self._path}): releases of entry {entry.number} do not have the designs that were entered"
+                raise Refusal(
+                    "ledger",
+                    self._path,
+                    f"holds releases of entry {entry.number} that do not have the designs that were entered",
+                    "restore it",
                 )
             for release in recorded:
                 release.verify()
@@ -329,8 +345,8 @@ class Ledger:
             if parent is None or parent.kind != "ledger" or parent.identifier != right.identifier:
                 continue
             if replace(parent, digest=right.digest) != right or parent.digest not in digests:
-                problem = f"says that it is {parent} {parent.digest}, which it is not: it is {right}"
-                raise ValueError(f"ledger ({self._path}): a release of entry {entry} {problem}")
+                claim = f"says that it is {parent} {parent.digest}, which it is not: it is {right}"
+                raise Refusal("ledger", self._path, f"holds a release of entry {entry} that {claim}", "restore it")
 
     def to_dict(self) -> dict[str, object]:
         """Return the ledger as plain Python objects, without the released values."""
@@ -412,8 +428,11 @@ class Ledger:
                 f"ledger ({self._path}) does not exist; check the name, or create it first"
             ) from None
         except ValueError as error:
-            raise ValueError(
-                f"ledger ({self._path}) is refused: {error}; restore it, and do not make a new one in its place"
+            raise Refusal(
+                "ledger",
+                Quoted(self._path),
+                f"is refused: {error}",
+                "restore it, and do not make a new one in its place",
             ) from None
         return self._book
 
@@ -439,7 +458,7 @@ def _designs(measurement: native.Measurement) -> tuple[Design, ...]:
     parts = stated_designs(measurement)
     for design, view in parts:
         if not all(math.isfinite(number) for point in view.points(design.loss()) for number in point):
-            raise ValueError(f"measurement states no finite loss at scale ({design.scale}); raise it")
+            raise Refusal("measurement", ..., f"states no finite loss at scale ({design.scale})", "raise it")
     return tuple(design for design, _ in parts)
 
 
@@ -448,9 +467,11 @@ def _check_releases(output: object, designs: Sequence[Design]) -> list[Release]:
     parts = _flatten(output)
     releases = [part for part in parts if isinstance(part, Release)]
     if len(releases) != len(parts) or [release.design for release in releases] != list(designs):
-        raise TypeError(
-            "measurement must return its Release, or several in a list, and nothing else; interpolate, smooth or plot"
-            " what the ledger returns. The output is withheld"
+        raise TypeRefusal(
+            "measurement",
+            ...,
+            "must return its Release, or several in a list, and nothing else",
+            "interpolate, smooth or plot what the ledger returns. The output is withheld",
         )
     return releases
 

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.budget import Budget, warn_of_large_delta
@@ -70,17 +71,23 @@ class Programme:
         object.__setattr__(self, "adaptivity", adaptivity)  # a name of it, too
         if len({population_of(design) for design in self.designs}) != 1 or self.unit.individuals != 1:
             units = sorted({design.unit.of(1) for design in self.designs})
-            raise ValueError(
-                "releases must be at least one, and all for the same unit of privacy and the same columns, such as one"
-                f" individual added or removed; found {units}"
+            raise Refusal(
+                "releases",
+                ...,
+                "must be at least one, and all for the same unit of privacy and the same columns, such as one"
+                " individual added or removed",
+                f"found {units}",
             )
         budget, loss = self.budget, self.loss()
         check_room(budget.view, self.designs)
         if budget.cost(loss) > budget.limit * _TOLERANCE:
             at = "" if budget.delta == 0 else f" at δ = {budget.delta:g}"
-            raise ValueError(
-                f"the releases of the programme have {budget.symbol} = {printed_up(budget.spent(loss))} together{at},"
-                f" which exceeds its budget of {budget.symbol} = {budget.first:g}"
+            raise Refusal(
+                "the releases of the programme",
+                ...,
+                f"have {budget.symbol} = {printed_up(budget.spent(loss))} together{at}, which exceeds its budget of"
+                f" {budget.symbol} = {budget.first:g}",
+                "raise it, or the scales",
             )
 
     @classmethod
@@ -141,7 +148,7 @@ class Programme:
             for signal, sample, scale in zip(signals, samples, relative, strict=True)
         ]
         if not designs:
-            raise ValueError("chains must name at least one release")
+            raise Refusal("chains", ..., "must name at least one release")
         losses = [design.loss() for design in designs]
         factor = calibrate(
             lambda factor: joint_loss(losses, adaptivity=adaptivity, factor=factor),
@@ -149,7 +156,7 @@ class Programme:
             start=1 / min(relative),
         )
         if factor == 0:
-            raise ValueError("sampling_probability must keep some step: nothing would be released")
+            raise Refusal("sampling_probability", ..., "must keep some step: nothing would be released")
         return cls(
             designs=tuple(replace(design, scale=design.scale * factor) for design in designs),
             budget=budget,
@@ -192,10 +199,12 @@ class Programme:
         numbers = [k for k, design in enumerate(self.designs, 1) if design.signal == signal and number in (None, k)]
         if len({self.designs[k - 1] for k in numbers}) != 1:
             place = "" if number is None else f" as number {number}"
-            raise ValueError(
-                f"chain must match one release of the programme, in columns, grid, caps and filters; it matches"
-                f" {len(numbers)}{place}"
-                + ("; give number=, one of " + ", ".join(map(str, numbers)) if numbers else "")
+            raise Refusal(
+                "chain",
+                ...,
+                "must match one release of the programme, in columns, grid, caps and filters, not"
+                f" {len(numbers)}{place}",
+                f"give `number=`, one of {', '.join(map(str, numbers))}" if numbers else "",
             )
         position = numbers[0] if len(numbers) == 1 else None
         parent = replace(self.parent, number=position, parts=len(self))
@@ -231,7 +240,9 @@ class Programme:
             tiers, is_sum = design.count.tiers, design.count.reading.is_sum
             if is_sum and tiers is None:
                 series = f"sums of a value ({design.count.reading.log.value!r}) with a cap"
-                raise ValueError(f"a series must not be described for {series}, of which no error is predicted yet")
+                raise Refusal(
+                    "a series", ..., f"must not be described for {series}, of which no error is predicted yet"
+                )
             size, kernels = design.known_signal.grid.size, design.signal.kernels
             p, scale = design.sampling.probability, design.scale
             if design.count.per is not None or size == 1:
@@ -346,7 +357,7 @@ def fields_with_budget(document: dict[str, object], name: str, types: dict[str, 
 def _per_release(name: str, value: float | Sequence[float], count: int) -> list[float]:
     numbers = [value] * count if np.ndim(value) == 0 else list(value)  # type: ignore[arg-type]
     if len(numbers) != count:
-        raise ValueError(f"{name} must be one number, or one for each of {count} chains; found {len(numbers)}")
+        raise Refusal(name, ..., f"must be one number, or one for each of {count} chains", f"found {len(numbers)}")
     return [check.real(name, number, above=0.0) for number in numbers]
 
 

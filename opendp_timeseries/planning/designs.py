@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal, Spelling, TypeRefusal, in_python, spelled
 from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.budget import Budget, large_delta
 from opendp_timeseries.accounting.calibrate import calibrate
@@ -143,7 +144,7 @@ class Plan:
         :raises ValueError: for a mechanism without a design.
         """
         if candidate.design is None:
-            raise ValueError(f"candidate ({candidate}) must be one of plan.candidates, which have designs")
+            raise Refusal("candidate", Quoted(candidate), "must be one of plan.candidates, which have designs")
         return candidate.design
 
     @property
@@ -151,9 +152,12 @@ class Plan:
         """True if a flat line would be about as accurate as any candidate."""
         return bool(min(map(_smoothed, self.candidates)) > _DROWNED * self.deviation)
 
-    def advice(self) -> str:
-        """Return advice: what to run, its expected error, the cost or gain of sampling, and what is unknown."""
-        return "\n".join(self._advice())
+    def advice(self, spell: Spelling = in_python) -> str:
+        """Return advice: what to run, its expected error, the cost or gain of sampling, and what is unknown.
+
+        :param spell: how parameters are written.
+        """
+        return "\n".join(spelled(line, spell) for line in self._advice())
 
     def python(self, candidate: Candidate | None = None) -> str:
         """Return the Python code of a design, for a ``log`` with the columns ``id`` and ``time``.
@@ -301,10 +305,10 @@ class Plan:
                 yield f"What {lose} is not included, and is often most of the error: so no cap is recommended."
             yield (
                 "How often people come is unknown; the error assumes counts spread evenly over its octaves. Say it by"
-                " participation=, such as {0.9: 20, 1.0: 500}: 90% come at most 20 times, the heaviest 500."
+                " `participation={0.9: 20, 1.0: 500}`: 90% come at most 20 times, the heaviest 500."
             )
         elif unknown:
-            yield f"What a gap of {', '.join(map(str, sorted(unknown)))} loses is not included; state participation=."
+            yield f"What a gap of {', '.join(map(str, sorted(unknown)))} loses is not included; state `participation=`."
 
     def _rows(self) -> tuple[list[str], list[list[str]], list[bool]]:
         """Return header, cells, and which rows are recommended; columns with the same value everywhere are left out."""
@@ -334,8 +338,12 @@ class Plan:
             yield from same if pair == best else [_recommended(same)]
 
     def __repr__(self) -> str:
+        return self.report()
+
+    def report(self, spell: Spelling = in_python) -> str:
+        """Return the candidates and the advice, with parameters as a front end writes them."""
         header, rows, _ = self._rows()
-        return f"{self.title}\n{text_table(header, rows)}\n{self.advice()}"
+        return f"{self.title}\n{text_table(header, rows)}\n{self.advice(spell)}"
 
     def _repr_html_(self) -> str:
         paragraphs = "".join(f"<p>{html.escape(line)}</p>" for line in self.advice().splitlines())
@@ -510,23 +518,32 @@ def plan(
     if not caps and (
         gaps != [1] or (sampling_probability is not None and np.any(np.asarray(sampling_probability) != 1))
     ):
-        raise ValueError(
-            "gap and sampling_probability must be left out without a participation_cap; leave them out, or give a cap"
+        raise Refusal(
+            "gap",
+            ...,
+            "and `sampling_probability` must be left out without a `participation_cap`",
+            "leave them out, or give a cap",
         )
     panel = None if keys is None else panel_of("key", keys)
     if caps and panel is not None:
-        problem = "must be left out with keys: places are planned without a cap, which leaves nobody out"
-        raise ValueError(f"participation_cap ({', '.join(map(str, caps))}) {problem}")
+        raise Refusal(
+            "participation_cap",
+            Quoted(", ".join(map(str, caps))),
+            "must be left out with `keys`: places are planned without a cap, which leaves nobody out",
+        )
     step_limit = bound_in_a_step(value, bound, step_cap)
     if value is not None:
         if caps:
-            problem = "must be left out with value: sums are planned without a cap, which leaves nobody out"
-            raise ValueError(f"participation_cap ({', '.join(map(str, caps))}) {problem}")
+            raise Refusal(
+                "participation_cap",
+                Quoted(", ".join(map(str, caps))),
+                "must be left out with `value`: sums are planned without a cap, which leaves nobody out",
+            )
         remedy = "what one individual has in a usual step, in whole units, by which the error goes"
         check.required("typical", check.REQUIRED if typical is None else typical, remedy)
     elif (typical, total_bound) != (None, None):
         name, given = ("total_bound", total_bound) if typical is None else ("typical", typical)
-        raise ValueError(f"{name} ({check.quote(given)}) requires value=, the column that is added up; or leave it out")
+        raise Refusal(name, given, "requires `value=`, the column that is added up", "or leave it out")
     source = Source(identifier="id", time="time", by=None if panel is None else "key", value=value)
     unit, grouping = Unit(replaced=bool(replaced)), grouping_of(groups, panel, shares)
     reading = Reading(source=source, grid=grid, unit=unit, step_cap=step_limit, panel=panel, grouping=grouping)
@@ -545,17 +562,23 @@ def plan(
         usual=1.0 if value is None else tiers.typical,
     )
     if by_gap and signal.mean is None:
-        raise ValueError(
-            "level must be given where step_cap is more than 1, of a value, and with shares of people: what a cap loses"
-            " is a share of it"
+        raise Refusal(
+            "level",
+            ...,
+            "must be given where `step_cap` is more than 1, of a value, and with shares of people: what a cap loses is"
+            " a share of it",
         )
     if sampling_probability is None:
         sampling_probability = [p for p in _PROBABILITIES if p == 1 or p * grid.size >= _MIN_KEPT]
     probabilities = _as_list("sampling_probability", sampling_probability, check.probability)
     for p in probabilities:
         if p < 1 and p * grid.size < _MIN_KEPT:
-            problem = f"keeps fewer than {_MIN_KEPT} of {grid.size} steps on average"
-            raise ValueError(f"sampling_probability ({p:g}) {problem}; raise it")
+            raise Refusal(
+                "sampling_probability",
+                Quoted(f"{p:g}"),
+                f"keeps fewer than {_MIN_KEPT} of {grid.size} steps on average",
+                "raise it",
+            )
         Sampling.of(p, sampling).blocks(grid.size)  # or refuse it
     widths = _as_list("std", std, partial(check.real, minimum=0.0))
 
@@ -645,7 +668,7 @@ def _as_list(name: str, value: Any, parse: Callable[[str, object], T]) -> list[T
     """Return a number or several as a list without duplicates, in the given order."""
     items = [value] if np.ndim(value) == 0 else list(value)
     if not items:
-        raise ValueError(f"{name} ({check.quote(value)}) must name at least one")
+        raise Refusal(name, value, "must name at least one")
     return list(dict.fromkeys(parse(name, item) for item in items))
 
 
@@ -658,13 +681,15 @@ def _by_gap(participation: Any, size: int) -> tuple[dict[int, Participation], bo
     if is_mapping and all(isinstance(entry, (int, np.integer)) for entry in by_gap.values()):
         return {1: participation_of(by_gap, size)}, False
     if 1 not in by_gap or not all(isinstance(entry, Participation) for entry in by_gap.values()):
-        raise TypeError(
-            f"participation ({type(participation).__name__}) must be a Participation, one for each gap, such as"
-            " {1: …, 6: …}, or shares of people, such as {0.9: 20, 1.0: 500}"
+        raise TypeRefusal(
+            "participation",
+            Quoted(type(participation).__name__),
+            "must be a Participation, one for each gap, such as {1: …, 6: …}, or shares of people, such as"
+            " `participation={0.9: 20, 1.0: 500}`",
         )
     for entry in by_gap.values():
         if entry.size != size:
-            raise ValueError(f"participation (size {entry.size}) must have the grid's size ({size})")
+            raise Refusal("participation", Quoted(f"size {entry.size}"), f"must have the grid's size ({size})")
     return by_gap, True
 
 

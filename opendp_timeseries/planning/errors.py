@@ -14,6 +14,7 @@ import scipy
 from numpy.typing import NDArray
 
 from opendp_timeseries._process import single_thread
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.grouping import SHARES
@@ -101,7 +102,7 @@ def error_at_tiers(signal: SignalModel, count: Count, scale: float, participatio
         counts matter.
     """
     if count.tiers is None:
-        raise ValueError("count must have tiers of activity")
+        raise Refusal("count", ..., "must have tiers of activity")
     ends, integer_weights = count.tiers.table(count.tiers.last(count.reading))
     # Whoever comes in so many usual steps is in fewer, or more, of the typical ones that ends are in.
     often = participation.by_often(np.float64((count.tiers.typical / signal.usual) ** 2) * ends)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.design.weighting import Downweight, Drop, capped
 from opendp_timeseries.planning.denoise import denoise
 
@@ -45,10 +46,10 @@ def checked_edges(edges: object, limit: int) -> list[int]:
         return spaced_edges(limit)
     remedy = "numbers of steps in ascending order, such as [10, 30, 100]"
     if not isinstance(edges, (Sequence, np.ndarray)):
-        raise TypeError(f"edges ({check.quote(edges)}) must be {remedy}")
+        raise TypeRefusal("edges", edges, f"must be {remedy}")
     listed = [check.integer("edges", edge, minimum=1, maximum=2**62, remedy=remedy) for edge in edges]
     if not listed or any(low >= high for low, high in itertools.pairwise(listed)):
-        raise ValueError(f"edges ({check.quote(listed)}) must be {remedy}")
+        raise Refusal("edges", listed, f"must be {remedy}")
     return listed
 
 
@@ -89,7 +90,9 @@ def participation_of(shares: Mapping[float, int], size: int) -> Participation:
     >>> round(participation_of({0.9: 20, 1.0: 500}, 672).fraction_above(20), 3)
     0.1
     """
-    remedy = "shares of people with the most steps in which each takes part, such as {0.9: 20, 1.0: 500}"
+    remedy = (
+        "shares of people with the most steps in which each takes part, such as `participation={0.9: 20, 1.0: 500}`"
+    )
     ends_by_share = {
         check.real("participation", share, above=0.0, maximum=1.0, remedy=remedy): check.integer(
             "participation", end, minimum=1, maximum=size, remedy=f"at most the grid's size; {remedy}"
@@ -98,7 +101,7 @@ def participation_of(shares: Mapping[float, int], size: int) -> Participation:
     } | ({} if 1.0 in shares else {1.0: size})
     below, ends = zip(*sorted(ends_by_share.items()), strict=True)
     if any(low >= high for low, high in itertools.pairwise(ends)):
-        raise ValueError(f"participation ({check.quote(dict(shares))}) must ascend: {remedy}")
+        raise Refusal("participation", dict(shares), "must ascend", remedy)
     shares_below, starts = np.array([0.0, *below[:-1]]), [0, *ends[:-1]]
     steps = np.arange(1.0, size + 2)
     people = np.exp(np.interp(np.log(steps), np.log1p(starts), np.log1p(-shares_below)))  # in so many steps, or more
@@ -145,9 +148,11 @@ class Participation:
         edges = tuple(checked_edges(self.edges, size))
         counts = check.reals("counts", self.counts)
         if counts.shape != (len(edges) + 1,) or not np.all(np.isfinite(counts)):
-            raise ValueError(
-                f"counts (shape {counts.shape}) must be {len(edges) + 1} finite numbers, one more than the edges"
-                f" {list(edges)}: give the edges= of the histogram"
+            raise Refusal(
+                "counts",
+                Quoted(f"shape {counts.shape}"),
+                f"must be {len(edges) + 1} finite numbers, one more than the edges {list(edges)}",
+                "give the `edges=` of the histogram",
             )
         counts.setflags(write=False)
         error = check.real("standard_error", self.standard_error, minimum=0.0)

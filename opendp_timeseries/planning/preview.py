@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import write_file
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.accounting.loss import View
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.tables import Log, log_in_utc
@@ -55,7 +56,9 @@ def made_up_rates(
     if proxy is not None:
         return np.asarray(np.maximum(check.reals("proxy", proxy), 0.0))
     if level is None:
-        raise ValueError("level must be given for a preview: the mean count of a step, roughly, as is publicly known")
+        raise Refusal(
+            "level", ..., "must be given for a preview: the mean count of a step, roughly, as is publicly known"
+        )
     steps, rng = np.arange(grid.size), np.random.default_rng(_SEED)
     rates = np.full(grid.size, check.real("level", level, above=0.0))
     for period, amplitude in (season_amplitudes or {}).items():

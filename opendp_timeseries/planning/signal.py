@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 
 #: Where no level is given, it is unknown: this many times the signal's deviation.
 _UNKNOWN_LEVEL: Final = 10.0
@@ -118,12 +119,16 @@ def described_signal(
     """
     if proxy is not None:
         if any(given is not None for given in (level, season_amplitudes, deviation, time_scale)):
-            raise ValueError("describe the signal by a public proxy alone, or by level, seasons and departures")
+            raise Refusal(
+                "proxy", ..., "must be given alone, without `level`, `season_amplitudes`, `deviation` and `time_scale`"
+            )
         return replace(_signal_of_proxy(proxy, size), usual=usual)
     if (deviation is None) != (time_scale is None) or (season_amplitudes is None and deviation is None):
-        raise ValueError(
-            "describe the signal by season_amplitudes={period: amplitude}, by deviation and time_scale, by all three,"
-            " or by a public proxy"
+        raise Refusal(
+            "the signal",
+            ...,
+            "must be described by how it varies",
+            ("give `season_amplitudes={24: 60.0}`", "`deviation` and `time_scale`", "all three", "a public `proxy`"),
         )
     amplitudes = _amplitudes(season_amplitudes, size)
     pattern, departures = np.zeros(size), np.zeros(size)
@@ -153,9 +158,12 @@ def described_signal(
 def _amplitudes(given: Mapping[float, float] | None, size: int) -> dict[float, float]:
     if given is None:
         return {}
-    name, remedy = "season_amplitudes", "such as {24: 60.0} for a day of hours that rises and falls by 60"
+    name, remedy = (
+        "season_amplitudes",
+        "such as `season_amplitudes={24: 60.0}` for a day of hours that rises and falls by 60",
+    )
     if not isinstance(given, Mapping):
-        raise TypeError(f"{name} ({check.quote(given)}) must map periods in steps to amplitudes, {remedy}")
+        raise TypeRefusal(name, given, f"must map periods in steps to amplitudes, {remedy}")
     return {
         check.real(name, period, minimum=2.0, maximum=size, remedy=f"a period, at most the grid's size; {remedy}"):
         check.real(name, amplitude, above=0.0, remedy=f"an amplitude, in counts; {remedy}")
@@ -183,7 +191,9 @@ def _departure_covariance(size: int, length: float, deviation: float) -> NDArray
 def _signal_of_proxy(proxy: ArrayLike, size: int) -> SignalModel:
     values = check.reals("proxy", proxy)
     if values.shape != (size,) or not np.all(np.isfinite(values)):
-        raise ValueError(f"proxy (shape {values.shape}) must be a row of {size} finite numbers, one for each step")
+        raise Refusal(
+            "proxy", Quoted(f"shape {values.shape}"), f"must be a row of {size} finite numbers, one for each step"
+        )
     level = float(np.mean(values))
     power = np.abs(np.fft.rfft(values - level)) ** 2 / size
     smooth, lines = _smoothed_power(power)

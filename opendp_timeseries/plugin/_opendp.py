@@ -11,6 +11,8 @@ from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from opendp_timeseries._refusal import Refusal, TypeRefusal
+
 try:
     from opendp.context import Chain, _translate_measure_distance, constructors
     from opendp.core import function_eval
@@ -114,14 +116,14 @@ def vector_space(domain: dp.Domain) -> VectorSpace:
     """
     hint = "use a count, a filter, or dp.vector_domain(dp.atom_domain(T=…), size=T)"
     if not isinstance(domain, VectorDomain):
-        raise TypeError(f"input_domain ({domain}) must be a vector domain; {hint}")
+        raise TypeRefusal("input_domain", domain, "must be a vector domain", hint)
     (atom,) = map(str, cast(RuntimeType, domain.carrier_type).args)  # Vec<T>
     if atom not in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "f32", "f64"):
-        raise TypeError(f"input_domain ({domain}) must hold numbers that fit i64 or f64; {hint}")
+        raise TypeRefusal("input_domain", domain, "must hold numbers that fit i64 or f64", hint)
     if not domain.size:
-        raise ValueError(f"input_domain ({domain}) must have a fixed size of at least one step; {hint}")
+        raise Refusal("input_domain", domain, "must have a fixed size of at least one step", hint)
     if atom.startswith("f") and domain.element_domain.nan:
-        raise ValueError(f"input_domain ({domain}) may hold NaN; use dp.atom_domain(T=float, nan=False)")
+        raise Refusal("input_domain", domain, "may hold NaN", "use dp.atom_domain(T=float, nan=False)")
     return VectorSpace(atom, int(domain.size))
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.accounting.circulant import EXACT, circulant_product
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence
@@ -59,24 +59,29 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     """
     space = vector_space(input_domain)
     if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel ({check.quote(kernel)}) must be given as a Kernel; see gaussian_kernel")
+        raise TypeRefusal("kernel", kernel, "must be given as a Kernel", "see gaussian_kernel")
     signal = influence_space(input_metric)
     if signal is None:
-        remedy = "choose another distance behind the filter, by then_lp_distance(…)"
-        raise TypeError(f"input_metric ({input_metric}) must be an influence metric, as of a count; {remedy}")
+        raise TypeRefusal(
+            "input_metric",
+            input_metric,
+            "must be an influence metric, as of a count",
+            "choose another distance behind the filter, by then_lp_distance(…)",
+        )
     series = signal.panel_size
     if kernel.size * series != space.size:
         size = f"{space.size}" if series == 1 else f"{space.size} / {series} series"
-        raise ValueError(f"kernel size ({kernel.size}) must equal the signal's ({size}); see gaussian_kernel(size=…)")
+        raise Refusal("kernel size", kernel.size, f"must equal the signal's ({size})", "see gaussian_kernel(size=…)")
     origin = signal.signal
     weighed = origin is not None and not origin.kernels and origin.count.weighting.norm is not None
     if weighed and largest_input(kernel, signal.resolution_bits) < _MIN_CLAMP:
         kernel = kernel.rounded(_COARSE_BITS)
     if (clamp := largest_input(kernel, signal.resolution_bits)) < _MIN_CLAMP:
-        raise ValueError(
-            f"kernel resolution ({kernel.resolution_bits} bits) behind a signal of {signal.resolution_bits} bits leaves"
-            f" room for values up to {clamp} only; build both kernels with resolution_bits=16 or fewer, or join them:"
-            " first.convolve(second)"
+        raise Refusal(
+            "kernel resolution",
+            Quoted(f"{kernel.resolution_bits} bits"),
+            f"behind a signal of {signal.resolution_bits} bits leaves room for values up to {clamp} only",
+            "build both kernels with `resolution_bits=16` or fewer, or join them: first.convolve(second)",
         )
     if origin is not None:
         metric = signal_metric(origin.after(kernel))
@@ -127,7 +132,7 @@ def circular_convolve(values: ArrayLike, kernel: Kernel, *, resolution_bits: int
     clamp = largest_input(kernel, resolution_bits)
     signal = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0)
     if signal.shape != (kernel.size,):
-        raise ValueError(f"values (shape {signal.shape}) must have the shape ({kernel.size},) of the kernel")
+        raise Refusal("values", Quoted(f"shape {signal.shape}"), f"must have the shape ({kernel.size},) of the kernel")
     integers = np.rint(np.ldexp(np.clip(signal, -clamp, clamp), resolution_bits))
     # Adding 0.0 turns -0.0 into 0.0, so that equal results have equal bytes.
     return np.ldexp(circulant_product(integers, kernel.numerators), -(kernel.resolution_bits + resolution_bits)) + 0.0

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.accounting import joint
 from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.budget import Budget
@@ -183,7 +184,9 @@ def least_factor_at(measurements: Sequence[dp.Measurement], budget: Budget, d_in
     """Return the least factor on all scales with which a composition is within a budget."""
     losses = [mechanism.loss(d_in) for mechanism in _mechanisms(measurements)]
     if any(loss.scale == 0 for loss in losses):
-        raise ValueError("a measurement without noise (scale 0) has no scale to multiply; give each a relative scale")
+        raise Refusal(
+            "a measurement without noise", Quoted("scale 0"), "has no scale to multiply", "give each a relative scale"
+        )
     start = 1 / min(loss.scale for loss in losses)
 
     def loss_at(factor: float) -> PrivacyLoss:
@@ -199,9 +202,11 @@ def least_factor_at(measurements: Sequence[dp.Measurement], budget: Budget, d_in
 
 def _as_list(measurements: Sequence[T]) -> list[T]:
     if not isinstance(measurements, (list, tuple)):
-        raise TypeError(f"measurements ({type(measurements).__name__}) must be a list of measurements: {_REMEDY}")
+        raise TypeRefusal(
+            "measurements", Quoted(type(measurements).__name__), "must be a list of measurements", _REMEDY
+        )
     if not measurements:
-        raise ValueError(f"measurements must not be empty: list at least one, each {_REMEDY}")
+        raise Refusal("measurements", ..., "must not be empty", f"list at least one, each {_REMEDY}")
     return list(measurements)
 
 
@@ -210,13 +215,14 @@ def _mechanisms(measurements: Sequence[dp.Measurement]) -> list[Mechanism]:
     mechanisms, listed = [], _as_list(measurements)
     for k, member in enumerate(listed):
         if not isinstance(member, dp.Measurement):
-            raise TypeError(f"measurements[{k}] ({type(member).__name__}) must be a measurement: {_REMEDY}")
+            raise TypeRefusal(f"measurements[{k}]", Quoted(type(member).__name__), "must be a measurement", _REMEDY)
         for name in ("input_domain", "input_metric"):
             here, first = getattr(member, name), getattr(listed[0], name)
             if here != first:
-                raise ValueError(f"{name} of measurements[{k}] ({here}) must be that of the first ({first})")
+                raise Refusal(f"{name} of measurements[{k}]", Quoted(here), f"must be that of the first ({first})")
         if (mechanism := mechanism_of(member)) is None:
-            problem = f"measurements[{k}] ({member.output_measure}) has no loss that is known here"
-            raise TypeError(f"{problem}: it must be {_REMEDY}")
+            raise TypeRefusal(
+                f"measurements[{k}]", member.output_measure, f"must be {_REMEDY}: its loss is not known here"
+            )
         mechanisms.append(mechanism)
     return mechanisms

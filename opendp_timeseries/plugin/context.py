@@ -26,6 +26,7 @@ from opendp.extras.polars import Bound, LazyFrameQuery
 from opendp.mod import LazyFrameDomain, Odometer, OdometerQueryable, UnknownTypeException
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED
 from opendp_timeseries.accounting.rounding import down_fraction
@@ -81,10 +82,10 @@ def _parts(name: str, parts: object) -> list[float]:
 def _weights(name: str, weights: ArrayLike) -> list[float]:
     """Return the weights of a list, a tuple, an array or a series, which are public."""
     if np.ndim(weights) != 1:
-        raise TypeError(f"{name} ({check.quote(weights)}) must be a list of weights, such as [3, 1]")
+        raise TypeRefusal(name, weights, "must be a list of weights, such as [3, 1]")
     listed = [check.real("weight", weight, above=0.0) for weight in np.asarray(weights).tolist()]
     if not listed:
-        raise ValueError(f"{name} must not be empty; give one weight for each release")
+        raise Refusal(name, ..., "must not be empty", "give one weight for each release")
     return listed
 
 
@@ -157,22 +158,24 @@ def compositor(
     >>> query = context.query().participation_count(ts.TimeGrid(size=10), participation_cap=10)
     >>> query.subsampled_gaussian(sampling_probability=0.5, failure_probability=1e-3).param()
     Traceback (most recent call last):
-    ValueError: delta (0.000976562... at these settings, ...
+    opendp_timeseries._refusal.Refusal: delta (0.000976562... at these settings, ...
     >>> query.subsampled_gaussian(sampling_probability=0.5).release()
     Release(... of 10 steps kept with probability 0.5, noise scale 31.6228)
     """
     parts = _split_of(split_evenly_over, split_by_weights)
     for name, pair in (("privacy_unit", privacy_unit), ("privacy_loss", privacy_loss)):
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise TypeError(f"{name} ({check.quote(pair)}) must be a pair, as of dp.unit_of(…) and dp.loss_of(…)")
+            raise TypeRefusal(name, pair, "must be a pair, as of dp.unit_of(…) and dp.loss_of(…)")
     example = "such as event_log_domain(identifier=…, time=…)"
     if domain is None:
         try:
             domain = dp.domain_of(data, infer=True)
         except (UnknownTypeException, dp.OpenDPException, TypeError):
-            raise TypeError(f"domain must be given for data of type {type(data).__name__}, {example}") from None
+            raise TypeRefusal(
+                "domain", ..., f"must be given for data of type {type(data).__name__}, {example}"
+            ) from None
     if not isinstance(domain, dp.Domain):
-        raise TypeError(f"domain ({check.quote(domain)}) must be a domain, {example}")
+        raise TypeRefusal("domain", domain, f"must be a domain, {example}")
     if isinstance(margins, Mapping):
         warning = (
             'Margin dicts should be replaced with lists, with the key supplied as the "by" kwarg'  # OpenDP's words
@@ -216,7 +219,7 @@ def _queryable_of(accountant: dp.Measurement | Odometer, data: object, domain: d
 def _split_of(evenly: int | None, weights: Sequence[float] | NDArray[np.floating] | None) -> list[float] | None:
     """Return the weights of shares; None without a split."""
     if evenly is not None and weights is not None:
-        raise ValueError("give one of split_evenly_over and split_by_weights, or neither")
+        raise Refusal("split_by_weights", weights, "must be left out beside split_evenly_over", "give one, or neither")
     if evenly is None and weights is None:
         return None
     return _parts("split_evenly_over", evenly) if weights is None else _weights("split_by_weights", weights)
@@ -289,9 +292,11 @@ class Context(dp.Context):
         parts = zip(*(pair if isinstance(limit, tuple) else (pair,) for pair in (spent, loss)), strict=True)
         total = tuple(itertools.starmap(_exact_sum, parts))
         if not _is_within(total, limit if isinstance(limit, tuple) else (limit,)):
-            raise ValueError(
-                f"its loss {loss} exceeds what is left of the Context's {self.d_out}, of which {spent} is spent; ask"
-                " for less"
+            raise Refusal(
+                "loss of the query",
+                Quoted(loss),
+                f"exceeds what is left of the Context's {self.d_out}, of which {spent} is spent",
+                "ask for less",
             )
 
     def _with_parent(self, answer: object, measurement: dp.Measurement, number: int) -> object:
@@ -330,12 +335,17 @@ class Context(dp.Context):
             return query
         domain = query._space()[0]
         if not isinstance(domain, LazyFrameDomain):
-            raise TypeError(f"rows are for a LazyFrame, not for {domain}; leave out the others before the log is given")
+            raise TypeRefusal(
+                "rows", ..., f"are for a LazyFrame, not for {domain}", "leave out the others before the log is given"
+            )
         of_rows = query.stable_lazyframe(empty_frame(domain).filter(rows))
         if not keeps_individuals(cast(dp.Transformation, of_rows.chain)):
-            raise ValueError(
-                f"rows must be left out with {query._space()[1]}, of which 1 may be two individuals behind them, so"
-                " that releases could not state their guarantee; use dp.symmetric_id_distance(…), or filter before"
+            raise Refusal(
+                "rows",
+                ...,
+                f"must be left out with {query._space()[1]}, of which 1 may be two individuals behind them, so that"
+                " releases could not state their guarantee",
+                "use dp.symmetric_id_distance(…), or filter before",
             )
         return of_rows
 
@@ -358,13 +368,16 @@ def _cast(noise: str, domain: dp.Domain, metric: dp.Metric) -> dp.Transformation
     return make_lp_distance(domain, metric, dp.l1_distance(T=float) if noise == "laplace" else dp.l2_distance(T=float))
 
 
-def _not_of_logs(what: str, name: str, frame: bool) -> str:
+def _not_of_logs(name: str, frame: bool) -> TypeRefusal:
     remedy = "for OpenDP's own queries make the log a Polars LazyFrame (howto/contexts in the documentation)"
     if frame:
         remedy = f"query().{name}(…) on the Context asks OpenDP's own queries of the LazyFrame"
-    return (
-        f"{what} does not take an event log: individual_count() counts people, private_series(grid) releases a count"
-        f" in each step of time, and participation_count(grid, participation_cap=…) counts with a cap; {remedy}"
+    return TypeRefusal(
+        f"{name}()",
+        ...,
+        "is OpenDP's, and does not take an event log: individual_count() counts people, private_series(grid) releases"
+        " a count in each step of time, and participation_count(grid, participation_cap=…) counts with a cap",
+        remedy,
     )
 
 
@@ -381,12 +394,12 @@ class Query(OpenQuery):
         frame, maker = isinstance(domain, LazyFrameDomain), maker_of(name)
         of_logs = frame or descriptor(domain, Source) is not None
         if of_logs and maker is None:
-            raise AttributeError(_not_of_logs(f"{name!r}", name, frame))
+            raise AttributeError(str(_not_of_logs(name, frame)))
         make = cast(Callable[..., Query], super().__getattr__(name))
 
         def stage(*args: object, **options: object) -> Query:
             if of_logs and str(maker).startswith("opendp.") and name not in (_OF_FRAMES if frame else _GENERAL):
-                raise TypeError(_not_of_logs(f"{name}() is OpenDP's, and", name, frame))
+                raise _not_of_logs(name, frame)
             query = make(*args, **options)
             query.chain = self._in_budget(query.chain)
             return query
@@ -419,9 +432,11 @@ class Query(OpenQuery):
         :raises ValueError: for a budget in ε alone, which Gaussian noise does not keep.
         """
         if self.output_measure == dp.max_divergence():
-            raise ValueError(
-                f"gaussian() does not fit a budget in {self.output_measure}, as no scale of it has a finite ε without"
-                " δ; call laplace(), or give the Context dp.loss_of(epsilon=…, delta=…)"
+            raise Refusal(
+                "gaussian()",
+                ...,
+                f"does not fit a budget in {self.output_measure}, as no scale of it has a finite ε without δ",
+                "call laplace(), or give the Context dp.loss_of(epsilon=…, delta=…)",
             )
         return self._native("gaussian", *args, **options)
 
@@ -476,15 +491,19 @@ class Query(OpenQuery):
         """
         chain = self.chain
         if isinstance(chain, PartialChain):
-            raise ValueError("a stage before the compositor lacks a parameter; give it: only scales are searched for")
+            raise Refusal("chain", ..., "must have all parameters before the compositor", "give what a stage lacks")
         parts, share = _split_of(split_evenly_over, split_by_weights), self.d_out if d_out is None else d_out
         if share is None:
-            raise ValueError(f"this query has no share to nest on; {_NO_SHARE}, or d_out=")
+            raise Refusal("this query", ..., "has no share to nest on", f"{_NO_SHARE}, or `d_out=`")
         outer = self.context
         by_odometer = outer is not None and isinstance(outer.queryable, OdometerQueryable)
         if by_odometer and loss_form(self.output_measure) == ("rho", True):
-            problem = "OpenDP cannot answer queries of a Context that is nested in a filter or odometer in (ρ, δ)"
-            raise ValueError(f"{problem}; give the outer one shares, or a budget in (ε, δ) or ρ")
+            raise Refusal(
+                "the budget",
+                ...,
+                "must not be in (ρ, δ) in a filter or odometer: OpenDP cannot answer queries of a Context nested in it",
+                "give the outer one shares, or a budget in (ε, δ) or ρ",
+            )
         measure = self.output_measure if output_measure is None else output_measure
         if output_measure is not None:
             share = as_measured(share, self.output_measure, output_measure, alpha)
@@ -521,7 +540,12 @@ class Query(OpenQuery):
         probability = options.get("sampling_probability", check.REQUIRED)
         scale = least_scale_at(*self._space(), budget, probability, options.get("sampling", "poisson"))
         if scale == 0:
-            raise ValueError(f"sampling_probability ({probability}) keeps no step, or nobody is counted at all")
+            raise Refusal(
+                "sampling_probability",
+                probability,
+                "keeps no step, or nobody is counted at all",
+                "raise it, or the caps",
+            )
         query = make(scale, **options)
         return query._with_param(scale)
 
@@ -533,9 +557,11 @@ class Query(OpenQuery):
         :raises TypeError: for a budget of its own.
         """
         if given := sorted({"epsilon", "delta"} & options.keys()):
-            raise TypeError(f"{' and '.join(given)} must be left out: the query takes its own share of the budget")
+            raise TypeRefusal(" and ".join(given), ..., "must be left out: the query takes its own share of the budget")
         if options.get("participation_cap") is not None:
-            raise TypeError("participation_cap must be left out: a private series has none; or use participation_count")
+            raise TypeRefusal(
+                "participation_cap", ..., "must be left out: a private series has none", "or use participation_count"
+            )
         count = self.__getattr__("participation_count")(grid, **options)
         return count.subsampled_gaussian(sampling_probability=1.0)
 
@@ -553,13 +579,13 @@ class Query(OpenQuery):
         """
         chain = self.chain
         if isinstance(chain, PartialChain):
-            raise ValueError("a stage before the composition lacks a parameter; give it: only scales are searched for")
+            raise Refusal("chain", ..., "must have all parameters before the composition", "give what a stage lacks")
         domain, metric, d_in = self._space()
         members, budget = measurements_on(measurements, domain, metric), self._in_share(options)
         if budget is not None and factor is None:
             factor = least_factor_at(members, budget, d_in)
             if factor == 0:
-                raise ValueError("no measurement keeps a step, or nobody is counted: nothing would be released")
+                raise Refusal("measurements", ..., "must keep a step, and count somebody: nothing would be released")
         composition = make_composition(members, factor=1.0 if factor is None else factor, **options)
         query = self.new_with(chain=composition if isinstance(chain, tuple) else chain >> composition)
         return query._with_param(factor)
@@ -584,22 +610,26 @@ class Query(OpenQuery):
             return None
         name, has_delta = loss_form(self.output_measure)
         if not name or (name == "epsilon" and not has_delta):
-            raise ValueError(
-                f"a budget in {self.output_measure} leaves no room for Gaussian noise, which always has some δ; give"
-                " the Context dp.loss_of(epsilon=…, delta=…), or ρ"
+            raise Refusal(
+                f"a budget in {self.output_measure}",
+                ...,
+                "leaves no room for Gaussian noise, which always has some δ",
+                "give the Context dp.loss_of(epsilon=…, delta=…), or ρ",
             )
         share = self.d_out
         if share is None and (name, has_delta) == ("rho", False):
             options["output_measure"] = dp.zero_concentrated_divergence()
             return None
         if share is None:
-            raise ValueError(f"this query has no share of δ; {_NO_SHARE}, or its own delta= or failure_probability=")
+            raise Refusal(
+                "this query", ..., "has no share of δ", f"{_NO_SHARE}, or its own `delta=` or `failure_probability=`"
+            )
         first, delta = _pair(share)
         if not first > 0 or not 0 <= delta < 1 or (name == "epsilon" and delta == 0):
-            both = f"({first!r}, {delta!r}) must be above 0 in both" if has_delta else f"({first!r}) must be above 0"
+            both = " in both" if has_delta else ""
             if delta >= 1:
-                raise ValueError(f"its share ({first!r}, {delta!r}) must have a δ below 1; give it less")
-            raise ValueError(f"its share {both}; give the Context more")
+                raise Refusal("share of the budget", share, "must have a δ below 1", "give it less")
+            raise Refusal("share of the budget", Quoted(share), f"must be above 0{both}", "give the Context more")
         if name == "epsilon":
             options["delta"] = delta
             return Budget(epsilon=first, delta=delta)
@@ -614,17 +644,19 @@ class Query(OpenQuery):
         chain = self.chain
         if isinstance(chain, tuple):
             counts = "individual_count(), or participation_count(grid, participation_cap=…), and noise"
-            raise ValueError(f"this query asks nothing yet; go on with private_series(grid), or with {counts}")
+            raise Refusal("query", ..., "asks nothing yet", f"go on with private_series(grid), or with {counts}")
         if isinstance(chain, dp.Transformation):
             if allow_transformations:
                 return chain
             noise = "laplace() or gaussian(), or, for a series, by subsampled_gaussian(sampling_probability=…)"
-            raise ValueError(f"Query is not yet a measurement: it adds no noise; end it by {noise}")
+            raise Refusal("query", ..., "is not yet a measurement: it adds no noise", f"end it by {noise}")
         if isinstance(self.d_out, tuple):  # of others none is asked for, and what is searched for may not take 1
             self._check_share(chain(1.0) if isinstance(chain, PartialChain) else chain, at_any_scale=True)
         if isinstance(chain, PartialChain):
             if self.d_out is None:
-                raise ValueError(f"this query has no share to find a parameter for; {_NO_SHARE}, or the parameter")
+                raise Refusal(
+                    "this query", ..., "has no share to find a parameter for", f"{_NO_SHARE}, or the parameter"
+                )
             chain = chain.fix(self.d_in, self.d_out, self.output_measure, bounds=bounds, T=T)
         resolved = dp.Query.resolve(self.new_with(chain=chain))
         if chain is self.chain:  # nothing was searched for: the noise is given
@@ -641,14 +673,18 @@ class Query(OpenQuery):
         loss = measurement.map(self.d_in)
         # A δ does not depend on the scale.
         if isinstance(loss, tuple) and isinstance(share, tuple) and loss[1] > share[1]:
-            raise ValueError(
-                f"delta ({loss[1]!r} at these settings, whatever the scale) exceeds this query's share ({share[1]!r});"
-                " lower failure_probability= or delta= to at most the share, which is"
-                " context.remaining_privacy_loss()[0][1]"
+            raise Refusal(
+                "delta",
+                Quoted(f"{loss[1]!r} at these settings, whatever the scale"),
+                f"exceeds this query's share ({share[1]!r})",
+                "lower `failure_probability=` or `delta=` to at most the share, which is"
+                " context.remaining_privacy_loss()[0][1]",
             )
         if not at_any_scale and not _is_within(loss, share):
             parts, limits = (x if isinstance(x, tuple) else (x,) for x in (loss, share))
-            raise ValueError(
-                f"its loss ({', '.join(map(repr, parts))}) exceeds this query's share ({', '.join(map(repr, limits))});"
-                " leave out the scale to use the least that fits, or raise it"
+            raise Refusal(
+                "loss of the query",
+                Quoted(", ".join(map(repr, parts))),
+                f"exceeds this query's share ({', '.join(map(repr, limits))})",
+                "leave out the scale to use the least that fits, or raise it",
             )

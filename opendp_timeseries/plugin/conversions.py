@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import TypeRefusal
 from opendp_timeseries.accounting import conversions
 from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.plugin import native as dp
@@ -99,7 +100,7 @@ def privacy_loss_distribution(
 def _check_measure(measurement: dp.Measurement, measure: dp.Measure) -> None:
     output_measure = getattr(measurement, "output_measure", type(measurement).__name__)
     if not isinstance(measurement, dp.Measurement) or output_measure != measure:
-        raise TypeError(f"output_measure ({output_measure}) of the measurement must be {measure}")
+        raise TypeRefusal("output_measure", output_measure, f"of the measurement must be {measure}")
 
 
 def _with_loss(
@@ -119,7 +120,9 @@ def _with_loss(
 def _refuse_queryables(release: object) -> None:
     # A conversion is of the divergence between two laws of a release: answers to questions still to come have none.
     if isinstance(release, dp.Queryable):
-        raise TypeError("an interactive measurement cannot be converted; convert each measurement that it is asked")
+        raise TypeRefusal(
+            "an interactive measurement", ..., "cannot be converted", "convert each measurement that it is asked"
+        )
     if isinstance(release, (dict, list, tuple)):
         for part in release.values() if isinstance(release, dict) else release:
             _refuse_queryables(part)

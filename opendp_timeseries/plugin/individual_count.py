@@ -1,6 +1,7 @@
 """How many individuals there are in a log: in all, or at each key (docs/proofs/counts.md, docs/proofs/scaling.md)."""
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.reading import Keys, Reading
 from opendp_timeseries.design.tiers import Tiers
@@ -74,7 +75,7 @@ def make_individual_count(
     log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, timed=grid is not None)
     for name, value in (("key_cap", key_cap), ("tiers", tiers)):
         if value is not None and log["panel"] is None:
-            raise ValueError(f"{name} ({check.quote(value)}) requires by= and keys=; leave it out without them")
+            raise Refusal(name, value, "requires `by=` and `keys=`", "leave it out without them")
     one_step = TimeGrid(size=1)  # which says nothing of times
     if grid is not None and check_grid(grid) and grid.start is not None and grid.end is not None:
         one_step = TimeGrid.from_edges([grid.start, grid.end], zone=grid.zone)
@@ -88,7 +89,7 @@ def _weighting(reading: Reading, key_cap: int | None, tiers: Tiers | None) -> We
     if key_cap is None:
         return tiers_of(reading, tiers)
     if tiers is not None:
-        raise ValueError(f"tiers ({check.quote(tiers)}) must be left out with a key_cap")
+        raise Refusal("tiers", tiers, "must be left out with a `key_cap`")
     remedy = "the most keys in which one individual counts, from what is plausible; or leave it out"
     return Drop(check.integer("key_cap", key_cap, minimum=1, remedy=remedy))
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
-from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal, TypeRefusal
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt, whole_distance
 from opendp_timeseries.plugin import native as dp
@@ -48,35 +48,45 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
     space = vector_space(input_domain)
     signal = influence_space(input_metric)
     if signal is None:
-        raise TypeError(f"input_metric ({input_metric}) must be an influence metric, as of a count")
+        raise TypeRefusal("input_metric", input_metric, "must be an influence metric, as of a count")
     kind = lp_kind(output_metric)
     if kind is None or kind[1] not in ("f64", "i32", "i64", "u32", "u64"):
         supported = "dp.l1_distance(T=…), dp.l2_distance(T=…), dp.linf_distance(T=…) or dp.absolute_distance(T=…)"
-        raise TypeError(f"output_metric ({check.quote(output_metric)}) must be {supported}, with T float or int")
+        raise TypeRefusal("output_metric", output_metric, f"must be {supported}, with T float or int")
     name, number = kind
     atom = "f64" if space.atom.startswith("f") else "i64"
     one_way = name == "linf" and output_metric == dp.linf_distance(T=number, monotonic=True)
     if name == "linf" and number != atom:
-        raise TypeError(f"output_metric ({output_metric}) must have T={atom!r}, the type of the numbers")
+        raise TypeRefusal("output_metric", output_metric, f"must have T={atom!r}, the type of the numbers")
     if one_way and not moves_one_way(signal):
-        remedy = "leave out monotonic=True, or measure right behind a count of individuals added or removed"
-        raise ValueError(f"output_metric ({output_metric}) does not fit numbers that may move both ways; {remedy}")
+        raise Refusal(
+            "output_metric",
+            output_metric,
+            "does not fit numbers that may move both ways",
+            "leave out monotonic=True, or measure right behind a count of individuals added or removed",
+        )
     of_people = signal.signal is not None and signal.signal.count.reading.is_once
     if number != "f64" and space.atom.startswith("f"):
         caps = "a key_cap" if of_people else "a participation_cap and excess='drop'"
-        remedy = f"a count with {caps} holds whole numbers"
-        raise TypeError(f"output_metric ({output_metric}) must have T=float, as the signal holds floats; {remedy}")
+        raise TypeRefusal(
+            "output_metric",
+            output_metric,
+            "must have T=float, as the signal holds floats",
+            f"a count with {caps} holds whole numbers",
+        )
     if name == "absolute" and space.size != 1:
-        remedy = "use dp.l1_distance(T=…) or dp.l2_distance(T=…)"
-        raise TypeError(
-            f"output_metric ({output_metric}) is for one number, and this signal has {space.size}; {remedy}"
+        raise TypeRefusal(
+            "output_metric",
+            output_metric,
+            f"is for one number, and this signal has {space.size}",
+            "use dp.l1_distance(T=…) or dp.l2_distance(T=…)",
         )
     if name == "l1" and signal.signal is not None and signal.signal.count.weighting.norm == "l2":
         where = "at many keys" if of_people else "in many steps"
         problem = f"does not fit a count in which people {where} are weighed down in ℓ2 (norm='l2')"
-        remedy = "a key_cap" if of_people else "a participation_cap, with norm='l1' or excess='drop'"
+        remedy = "a `key_cap`" if of_people else "a `participation_cap`, with `norm='l1'` or `excess='drop'`"
         remedy = f"give the count {remedy}; or use Gaussian noise and"
-        raise ValueError(f"output_metric ({output_metric}) {problem}; {remedy} dp.l2_distance(T=float)")
+        raise Refusal("output_metric", output_metric, problem, f"{remedy} dp.l2_distance(T=float)")
 
     def stability_map(d_in: object) -> float:
         influence = as_influence(d_in)

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from opendp.mod import FrameDistance, OdometerQueryable
 
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.accounting.loss import PrivacyLoss, View
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.design.design import Design
@@ -249,19 +250,29 @@ def stated_designs(measurement: object) -> tuple[StatedDesign, ...]:
     :raises TypeError, ValueError: unless it is a measurement that returns releases alone, and it is known how.
     """
     if not isinstance(measurement, dp.Measurement):
-        raise TypeError(f"measurement ({type(measurement).__name__}) must be a Measurement, such as a count >> noise")
+        raise TypeRefusal(
+            "measurement", Quoted(type(measurement).__name__), "must be a Measurement, such as a count >> noise"
+        )
     mechanism = mechanism_of(measurement)
     if mechanism is not None and mechanism.foreign is not None:
-        raise ValueError(_foreign("measurement", mechanism.foreign))
+        raise _foreign("measurement", mechanism.foreign)
     designs = None if mechanism is None else mechanism.designs
     if designs is None or any(isinstance(stated.design.signal, UnknownSignal) for stated in designs):
-        raise ValueError(
-            "measurement must return a release that knows how it was made: a subsampled Gaussian with noise behind a"
-            " count of this package, or a make_composition(…) of such; process what it releases afterwards"
+        raise Refusal(
+            "measurement",
+            ...,
+            "must return a release that knows how it was made: a subsampled Gaussian with noise behind a count of this"
+            " package, or a make_composition(…) of such",
+            "process what it releases afterwards",
         )
     for design, _ in designs:
         if design.scale < MIN_SCALE:
-            raise ValueError(f"measurement adds no noise (scale {design.scale:g}), so it states no finite loss")
+            raise Refusal(
+                "measurement",
+                ...,
+                f"adds no noise (scale {design.scale:g}), so it states no finite loss",
+                "give it a scale",
+            )
     return designs
 
 
@@ -273,15 +284,17 @@ def signal_of(chain: object) -> Signal:
     metric = chain.output_metric if isinstance(chain, dp.Transformation) else type(chain).__name__
     space = influence_space(metric)
     if space is None or space.signal is None:
-        raise TypeError(f"chain ({metric}) must be a count of this package, with or without filters")
+        raise TypeRefusal("chain", metric, "must be a count of this package, with or without filters")
     if (foreign := foreign_stage(chain)) is not None:
-        raise ValueError(_foreign("chain", foreign))
+        raise _foreign("chain", foreign)
     return space.signal
 
 
-def _foreign(name: str, stage: str) -> str:
-    return (
-        f"{name} holds a stage that is not of this package ({stage}): nobody can tell what it does to the log or the"
-        " counts, so there is no design to record, plan or add up; apply it to the data beforehand, or state the loss"
-        " by the privacy map alone"
+def _foreign(name: str, stage: str) -> Refusal:
+    return Refusal(
+        name,
+        ...,
+        f"holds a stage that is not of this package ({stage}): nobody can tell what it does to the log or the counts,"
+        " so there is no design to record, plan or add up",
+        "apply it to the data beforehand, or state the loss by the privacy map alone",
     )

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.grouping import grouping_of
@@ -187,22 +188,22 @@ def _weighting(
         for name, size in sizes.items():
             if size is not None:
                 what = "with a participation_cap" if tiers is None else "with tiers, which say it"
-                raise ValueError(f"{name} ({check.quote(size)}) must be left out {what}")
+                raise Refusal(name, size, f"must be left out {what}")
     if cap is not None:
         if tiers is not None:
-            raise ValueError(f"tiers ({check.quote(tiers)}) must be left out with a participation_cap")
+            raise Refusal("tiers", tiers, "must be left out with a `participation_cap`")
         excess = "downweight" if options["excess"] is None else options["excess"]
         return capped(cap, excess=excess, norm=options["norm"])
     for name, value in options.items():
         if value is not None:
-            raise ValueError(f"{name} ({check.quote(value)}) requires a participation_cap, from what is plausible")
+            raise Refusal(name, value, "requires a `participation_cap`, from what is plausible")
     return tiers_of(reading, tiers, **sizes)
 
 
 def tiers_of(reading: Reading, tiers: Tiers | None, **sizes: int | None) -> Tiers:
     """Return the tiers that are given, or else those by default."""
     if tiers is not None and not isinstance(tiers, Tiers):
-        raise TypeError(f"tiers ({check.quote(tiers)}) must be given as Tiers(ends=(10, 50))")
+        raise TypeRefusal("tiers", tiers, "must be given as Tiers(ends=(10, 50))")
     return tiers_for(reading, **sizes) if tiers is None else tiers
 
 
@@ -212,7 +213,7 @@ def _grid_of_totals(grid: TimeGrid, per: TimeGrid | str | int | None) -> TimeGri
     starts = [0] if per == "all" else Period(per, grid.zone if isinstance(per, str) else None).starts(grid).tolist()
     if grid.is_integer:
         if starts[1:] and grid.size % starts[1]:
-            raise ValueError(f"per ({starts[1]}) must divide the {grid.size} steps of the grid")
+            raise Refusal("per", Quoted(starts[1]), f"must divide the {grid.size} steps of the grid")
         return TimeGrid(size=len(starts))
     # A number stands for what its period has of the grid.
     return TimeGrid.from_edges([f"{edge}Z" for edge in grid.edges()[[*starts, grid.size]]], zone=grid.zone)
@@ -281,10 +282,12 @@ def make_assume_participation(
     """
     space = descriptor(input_domain, UnknownSignal)
     if space is None:
-        raise TypeError(f"input_domain ({input_domain}) is not of counts made elsewhere; use count_signal_domain(size)")
+        raise TypeRefusal(
+            "input_domain", input_domain, "is not of counts made elsewhere", "use count_signal_domain(size)"
+        )
     grid = TimeGrid(size=space.size) if grid is None else check_grid(grid)
     if grid.size != space.size:
-        raise ValueError(f"grid ({grid.size} steps) must have the size of the signal ({space.size})")
+        raise Refusal("grid", Quoted(f"{grid.size} steps"), f"must have the size of the signal ({space.size})")
     check.required("participation_cap", participation_cap, "choose it from what is plausible, never from the log")
     reading = Reading(source=None, grid=grid, unit=unit_of(input_metric), step_cap=step_cap, gap=gap)
     count = Count(reading, Drop(participation_cap))
@@ -293,7 +296,7 @@ def make_assume_participation(
         counts = np.asarray(signal)
         if not input_domain.member(counts):
             shape = f"found dtype {counts.dtype} of shape {counts.shape}"  # which are public; the numbers are not
-            raise TypeError(f"a count signal must be a row of {grid.size} integers, {shape}")
+            raise TypeRefusal("a count signal", ..., f"must be a row of {grid.size} integers, {shape}")
         if counts.dtype == np.uint64:
             counts = np.minimum(counts, np.uint64(np.iinfo(np.int64).max))
         return counts.astype(np.int64)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.design.design import Design
@@ -55,7 +56,7 @@ def loss_over_periods(
     listed = [releases] if isinstance(releases, (dp.Measurement, Release)) else list(releases)
     several: list[object] = np.asarray(periods).tolist() if np.ndim(periods) == 1 else [periods] * len(listed)
     if len(several) != len(listed):
-        raise ValueError(f"periods ({several}) must be one number, or one for each of {len(listed)} releases")
+        raise Refusal("periods", Quoted(several), f"must be one number, or one for each of {len(listed)} releases")
     losses, populations = [], {}
     for release, number in zip(listed, several, strict=True):
         times = check.integer(
@@ -66,10 +67,12 @@ def loss_over_periods(
             losses.append(design.loss(periods=times) if design.unit.period else None)
     units = "; ".join(sorted(populations.values()))
     if len(populations) != 1 or None in losses:
-        raise ValueError(
-            "releases must be at least one, and all for the same unit of privacy within a period, by the same columns;"
-            f" found {units or 'none'}. For one individual added or removed, their own guarantee covers all that"
-            " somebody did"
+        raise Refusal(
+            "releases",
+            ...,
+            "must be at least one, and all for the same unit of privacy within a period, by the same columns",
+            f"found {units or 'none'}. For one individual added or removed, their own guarantee covers all that"
+            " somebody did",
         )
     return joint_loss([loss for loss in losses if loss is not None], adaptivity=adaptivity)
 
@@ -78,5 +81,5 @@ def _designs(release: dp.Measurement | Release) -> list[Design]:
     if isinstance(release, Release):
         return [release.design]
     if not isinstance(release, dp.Measurement):
-        raise TypeError(f"releases ({type(release).__name__}) must be a Measurement or a Release, or several")
+        raise TypeRefusal("releases", Quoted(type(release).__name__), "must be a Measurement or a Release, or several")
     return [part.design for part in stated_designs(release)]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.design.reading import Keys
 from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.grid import TimeGrid
@@ -68,7 +68,7 @@ def make_private_series(
     options |= {"value": value, "bound": bound, "typical": typical, "total_bound": total_bound}
     count = make_participation_count(input_domain, input_metric, grid, **options, tiers=tiers, time=time)
     if rho is not None and delta is not None:
-        raise ValueError(f"delta ({check.quote(delta)}) must be left out beside rho, as no step is sampled")
+        raise Refusal("delta", delta, "must be left out beside rho, as no step is sampled")
     scale = least_scale(count, epsilon=epsilon, delta=delta, rho=rho, sampling_probability=1.0)
     view = {"delta": delta} if rho is None else {"output_measure": dp.zero_concentrated_divergence()}
     measurement: dp.Measurement = count >> then_subsampled_gaussian(scale, sampling_probability=1.0, **view)

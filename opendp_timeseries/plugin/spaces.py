@@ -27,6 +27,7 @@ from opendp.mod import (
 )
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.counting.engines import engine_of
@@ -100,7 +101,7 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
     """
     source = Source(identifier=identifier, time=time)  # or refuse their types
     if identifier == time:
-        raise ValueError(f"identifier and time must be two columns, found {identifier!r} for both")
+        raise Refusal("identifier and time", ..., f"must be two columns, found {identifier!r} for both")
 
     def member(table: object) -> bool:
         try:
@@ -206,7 +207,9 @@ def as_influence(d_in: object) -> Influence:
     """Return a distance of the influence metric; refuse anything else, which is public."""
     if not isinstance(d_in, Influence):
         kind = type(d_in).__name__
-        raise TypeError(f"d_in must be an Influence, found {kind}; chain after a count, whose map(1) gives one")
+        raise TypeRefusal(
+            "d_in", ..., f"must be an Influence, found {kind}", "chain after a count, whose map(1) gives one"
+        )
     return d_in
 
 
@@ -224,9 +227,12 @@ def unit_of(input_metric: dp.Metric) -> Unit:
     kinds = {Unit(): dp.symmetric_distance(), Unit(replaced=True): dp.change_one_distance()}
     unit = next((unit for unit, metric in kinds.items() if input_metric == metric), None)
     if unit is None:
-        raise TypeError(
-            f"input_metric ({input_metric}) must count individuals; use dp.symmetric_distance() for"
-            " individuals added or removed, dp.change_one_distance() for individuals replaced"
+        raise TypeRefusal(
+            "input_metric",
+            input_metric,
+            "must count individuals",
+            "use dp.symmetric_distance() for individuals added or removed, dp.change_one_distance() for individuals"
+            " replaced",
         )
     return unit
 
@@ -241,7 +247,7 @@ def check_member(domain: dp.Domain, log: object, readings: Iterable[Reading] = (
         for reading in readings:
             engine_of(log).check_reading(log, reading)
     elif descriptor(domain, UnknownSignal) is not None and not domain.member(log):
-        raise TypeError(f"log ({type(log).__name__}) must be a member of {domain}")
+        raise TypeRefusal("log", Quoted(type(log).__name__), f"must be a member of {domain}")
 
 
 class LogFields(TypedDict):
@@ -273,25 +279,28 @@ def log_of(
     :raises TypeError, ValueError: for a wrong domain, metric, name or key, or a column that is named twice.
     """
     if not timed and time is not None:
-        raise TypeError(f"time ({check.quote(time)}) requires grid=; leave it out, as no times are read without one")
+        raise TypeRefusal("time", time, "requires `grid=`", "leave it out, as no times are read without one")
     panel = panel_of(by, keys)
     if isinstance(input_domain, LazyFrameDomain):
         identifier, unit = _of_frame(input_metric)
         if timed and not isinstance(time, str):
-            raise TypeError(f"time ({check.quote(time)}) must name the LazyFrame's column of event times: time='time'")
+            raise TypeRefusal("time", time, "must name the LazyFrame's column of event times: `time='time'`")
         source = Source(identifier=identifier, time=time, by=by, value=value, exact=True)
     else:
         log = descriptor(input_domain, Source)
         if log is None:
-            raise TypeError(f"input_domain ({input_domain}) is not of logs; use event_log_domain(identifier=…, time=…)")
+            raise TypeRefusal(
+                "input_domain", input_domain, "is not of logs", "use event_log_domain(identifier=…, time=…)"
+            )
         if time is not None:
-            problem = f"leave it out, as {input_domain} names its own"
-            raise TypeError(f"time ({check.quote(time)}) is for a LazyFrame; {problem}")
+            raise TypeRefusal("time", time, "is for a LazyFrame", f"leave it out, as {input_domain} names its own")
         unit = unit_of(input_metric)
         if unit.period is not None and not periods:
-            raise TypeError(
-                f"input_metric ({input_metric}) counts individuals within a period, and this query would not; use"
-                " dp.symmetric_distance() or dp.change_one_distance()"
+            raise TypeRefusal(
+                "input_metric",
+                input_metric,
+                "counts individuals within a period, and this query would not",
+                "use dp.symmetric_distance() or dp.change_one_distance()",
             )
         source = replace(log, time=log.time if timed else None, by=by, value=value)
     return LogFields(source=source, panel=panel, unit=unit)
@@ -309,15 +318,21 @@ def _of_frame(input_metric: dp.Metric) -> tuple[str, Unit]:
     metric = input_metric.inner_metric if isinstance(input_metric, FrameDistance) else input_metric
     unit = next((unit for kind, unit in _OF_FRAMES.items() if isinstance(metric, kind)), None)
     if unit is None:
-        raise TypeError(
-            f"input_metric ({input_metric}) does not count individuals; of a LazyFrame it must be"
-            " dp.symmetric_id_distance(…) or dp.change_one_id_distance(…), as in the privacy unit"
-            " dp.unit_of(contributions=1, identifier=…)"
+        raise TypeRefusal(
+            "input_metric",
+            input_metric,
+            "does not count individuals",
+            "of a LazyFrame it must be dp.symmetric_id_distance(…) or dp.change_one_id_distance(…), as in the privacy"
+            " unit dp.unit_of(contributions=1, identifier=…)",
         )
     expression: Any = metric.identifier
     if not expression.meta.is_column():  # an expression could merge individuals, or tell one's rows apart
-        remedy = "make the expression a column of the LazyFrame first, and name that in dp.unit_of(…, identifier=…)"
-        raise TypeError(f"input_metric ({input_metric}) must identify individuals by a plain column; {remedy}")
+        raise TypeRefusal(
+            "input_metric",
+            input_metric,
+            "must identify individuals by a plain column",
+            "make the expression a column of the LazyFrame first, and name that in dp.unit_of(…, identifier=…)",
+        )
     return str(expression.meta.output_name()), unit
 
 
@@ -327,7 +342,9 @@ def individuals_of(d_in: object) -> object:
         return d_in
     bounds = [bound.per_group for bound in d_in if len(bound.by) == 0 and bound.per_group is not None]
     if not bounds:
-        raise ValueError("d_in must bound the whole log, by dp.polars.Bound(by=[], per_group=…), beside other bounds")
+        raise Refusal(
+            "d_in", ..., "must bound the whole log, by dp.polars.Bound(by=[], per_group=…), beside other bounds"
+        )
     return min(bounds)
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._process import processors
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.accounting.budget import Budget, warn_of_large_delta
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.influence import Influence
@@ -51,11 +52,11 @@ def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Space:
     space = influence_space(metric)
     if space is not None:
         if is_integer and space.resolution_bits != 0:
-            raise ValueError(f"input_metric ({metric}) does not fit whole numbers; use influence_distance()")
+            raise Refusal("input_metric", metric, "does not fit whole numbers", "use influence_distance()")
         return _Space(signal.size, space.resolution_bits, as_influence, space.signal or unknown)
     if (lp_kind(metric) or "")[:1] != ("l2",):
         needed = "influence_distance(), as of a count and the stages after it, or dp.l2_distance(T=float)"
-        raise TypeError(f"input_metric ({metric}) must be {needed}")
+        raise TypeRefusal("input_metric", metric, f"must be {needed}")
     return _Space(signal.size, 0 if is_integer else None, lambda d_in: norm_influence(d_in, signal.size), unknown)
 
 
@@ -249,9 +250,11 @@ def check_room(view: View, designs: Sequence[Design]) -> None:
     """Refuse to state ρ alone of sampled steps: it would be what is lost where the sample catches everything."""
     for design in designs:
         if view.is_zero_concentrated and (p := design.sampling.probability) < 1:
-            raise ValueError(
-                f"sampling_probability ({p:g}) must be 1 in zero_concentrated_divergence(), as with a sample some δ is"
-                " lost; release every step, or choose a measure or a budget with δ"
+            raise Refusal(
+                "sampling_probability",
+                Quoted(f"{p:g}"),
+                "must be 1 in zero_concentrated_divergence(), as with a sample some δ is lost",
+                "release every step, or choose a measure or a budget with δ",
             )
 
 
@@ -277,19 +280,21 @@ def view_of(measure: dp.Measure | None, failure_probability: float | None, delta
     if measure == dp.zero_concentrated_divergence():
         if (given := failure_probability if delta is None else delta) is not None:
             name = "failure_probability" if delta is None else "delta"
-            raise ValueError(f"output_measure ({measure}) does not use {name} ({check.quote(given)}); leave it out")
+            raise Refusal("output_measure", measure, f"does not use {name} ({check.quote(given)})", "leave it out")
         return View(CONCENTRATED, failure_probability=0.0)
     if failure_probability is not None:
-        remedy = "use output_measure=dp.zero_concentrated_divergence() where every step is kept"
+        remedy = "use `output_measure=dp.zero_concentrated_divergence()` where every step is kept"
         check.real("failure_probability", failure_probability, above=0.0, below=1.0, remedy=remedy)
     if measure is None:
         name = CONCENTRATED if failure_probability is not None else PROFILE if delta is None else APPROXIMATE
     else:
         name = next((name for name, make in _MEASURES.items() if make() == measure), "")
     if not name:
-        raise TypeError(
-            f"output_measure ({measure}) is not one of smoothed_max_divergence(), approximate(max_divergence()),"
-            " approximate(zero_concentrated_divergence()), zero_concentrated_divergence(), renyi_divergence()"
+        raise TypeRefusal(
+            "output_measure",
+            measure,
+            "must be one of smoothed_max_divergence(), approximate(max_divergence()),"
+            " approximate(zero_concentrated_divergence()), zero_concentrated_divergence(), renyi_divergence()",
         )
     view = View(name, failure_probability=failure_probability, delta=delta)
     warn_of_large_delta(failure_probability if delta is None else delta, stacklevel=3)
@@ -333,7 +338,9 @@ def least_scale(
     30.0
     """
     if not isinstance(chain, dp.Transformation):
-        raise TypeError(f"chain ({type(chain).__name__}) must be a Transformation: a count, with or without filters")
+        raise TypeRefusal(
+            "chain", Quoted(type(chain).__name__), "must be a Transformation: a count, with or without filters"
+        )
     budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho)
     return least_scale_at(*chain.output_space, chain.map(d_in), budget, sampling_probability, sampling)
 

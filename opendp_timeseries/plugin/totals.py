@@ -6,6 +6,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from opendp_timeseries._refusal import TypeRefusal
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import tree_influence
@@ -51,8 +52,8 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     origin = None if signal is None else signal.signal
     bits = 0 if origin is None else origin.count.resolution_bits
     if origin is None or origin.count.panel is None or origin.stages or space.atom.startswith("f") != (bits > 0):
-        needed = "that of a panel (by=, keys=) right after its count; filter totals afterwards"
-        raise TypeError(f"input_metric ({input_metric}) must be {needed}")
+        needed = "that of a panel (`by=`, `keys=`) right after its count; filter totals afterwards"
+        raise TypeRefusal("input_metric", input_metric, f"must be {needed}")
     panel, steps = origin.count.panel, origin.grid.size
     tree = Groups.of(groups, panel)
     matrix = _membership(tree, panel)

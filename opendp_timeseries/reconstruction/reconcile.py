@@ -12,6 +12,7 @@ from typing import Any, Final, get_args
 import numpy as np
 from scipy.special import gammaincc
 
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.results.series import ErrorCovers, Series
@@ -76,12 +77,14 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
     """
     for member in series:
         if not isinstance(member, Series):
-            raise TypeError(
-                f"series ({type(member).__name__}) must be reconstructed releases: interpolate or smooth them"
+            raise TypeRefusal(
+                "series", Quoted(type(member).__name__), "must be reconstructed releases", "interpolate or smooth them"
             )
     ordered = [series[k] for k in panel_first([member.release for member in series], "series")]
     if any(member.unfiltered != series[0].unfiltered for member in series):
-        raise ValueError("series must all be of filtered counts, or all of unfiltered ones: reconstruct them alike")
+        raise Refusal(
+            "series", ..., "must all be of filtered counts, or all of unfiltered ones", "reconstruct them alike"
+        )
     consistent = {id(before): after for before, after in zip(ordered, consistent_series(ordered), strict=True)}
     return tuple(consistent[id(member)] for member in series)
 
@@ -131,18 +134,23 @@ def consistent_series(ordered: Sequence[Series]) -> tuple[Series, ...]:
 def _check_apart(squares: float, freedom: int) -> None:
     """Refuse figures that lie farther apart than by their noise: their truths do not add up."""
     if gammaincc(freedom / 2, squares / 2) < _UNLIKELY:  # χ²
-        raise ValueError(
-            f"series are farther apart than their noise explains (χ² = {squares:.0f}, where {freedom} is usual), so"
-            f" what was counted does not add up, as of two logs: {_TOGETHER}"
+        raise Refusal(
+            "series",
+            ...,
+            f"are farther apart than their noise explains (χ² = {squares:.0f}, where {freedom} is usual), so what was"
+            " counted does not add up, as of two logs",
+            _TOGETHER,
         )
 
 
 def _signal(release: Release, name: str = "series") -> Signal:
     signal = release.design.signal
     if signal.count is None or signal.count.panel is None:
-        raise ValueError(
-            f"{name} must be of a panel and of totals, which know how they were made: release them behind one count"
-            " with by= and keys="
+        raise Refusal(
+            name,
+            ...,
+            "must be of a panel and of totals, which know how they were made",
+            "release them behind one count with `by=` and `keys=`",
         )
     return signal
 
@@ -155,20 +163,20 @@ def panel_first(releases: Sequence[Release], name: str) -> list[int]:
     panels = [k for k, release in enumerate(releases) if _signal(release, name).groups is None]
     if len(panels) != 1 or len({id(release) for release in releases}) < len(releases) or len(releases) < 2:
         tally = f"found {len(panels)} panels among {len(releases)}"
-        raise ValueError(f"{name} must be one panel and its totals, {tally}")
+        raise Refusal(name, ..., f"must be one panel and its totals, {tally}")
     first = panels[0]
     signal = _signal(releases[first], name)
     for release in releases:
         of_release = _signal(release, name)
         if of_release.count != signal.count or of_release.kernels != signal.kernels:
-            raise ValueError(
-                f"{name} must be of one count, with the same filters: release the totals behind the panel's"
+            raise Refusal(
+                name, ..., "must be of one count, with the same filters", "release the totals behind the panel's"
             )
         if not release.scale > 0:
-            raise ValueError(f"{name} must be of noisy releases; scale ({release.scale}) means no noise")
+            raise Refusal(name, ..., "must be of noisy releases", f"scale ({release.scale}) means no noise")
     named = {release.invocation for release in releases}
     if signal.count.source is not None and signal.count.is_drawn and (None in named or len(named) > 1):
-        raise ValueError(f"{name} must be of one invocation of a count: {_ANEW}")
+        raise Refusal(name, ..., "must be of one invocation of a count", _ANEW)
     return [first, *(k for k in range(len(releases)) if k != first)]
 
 
@@ -179,7 +187,7 @@ def _variances(series: Series, steps: int) -> Array:
         if len(part.release) == 0:
             variances[k] = np.inf
     if not np.all(variances > 0):
-        raise ValueError(f"series must have standard errors, which {series.model} does not give at every step")
+        raise Refusal("series", ..., f"must have standard errors, which {series.model} does not give at every step")
     return variances
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.signal import UnknownSignal
@@ -47,17 +48,20 @@ class Run:
             first = _kind(self.releases[0])
             for release in self.releases[1:]:
                 if _kind(release) != first:
-                    raise ValueError(
-                        "releases must be of one count, in columns, caps, keys and groups, to be smoothed together over"
-                        f" several grids; {_ONE_BY_ONE}"
+                    raise Refusal(
+                        "releases",
+                        ...,
+                        "must be of one count, in columns, caps, keys and groups, to be smoothed together over several"
+                        " grids",
+                        _ONE_BY_ONE,
                     )
             _ = self.grid  # or they do not follow each other
         if len(self.releases) > 1 or self.ahead:
             signal = self.releases[0].design.signal
             if signal.kernels or (signal.count is not None and signal.count.per is not None):
-                what = "behind a filter" if signal.kernels else "of totals by per="
-                where = "ahead must be left out" if self.ahead else "releases of several grids must not be"
-                raise ValueError(f"{where} {what}, whose values are not of single steps; {_ONE_BY_ONE}")
+                what = "behind a filter" if signal.kernels else "of totals by `per=`"
+                name, rule = ("ahead", "left out") if self.ahead else ("releases", "of one grid")
+                raise Refusal(name, ..., f"must be {rule} {what}, whose values are not of single steps", _ONE_BY_ONE)
 
     @property
     def is_one(self) -> bool:
@@ -223,7 +227,7 @@ def _kind(release: Release) -> _Kind:
     """Return the kind of a release."""
     signal = release.design.signal
     if signal.count is None:
-        raise ValueError(f"releases must know their grids and counts, to be smoothed together; {_ONE_BY_ONE}")
+        raise Refusal("releases", ..., "must know their grids and counts, to be smoothed together", _ONE_BY_ONE)
     count = signal.count
     weighting = count.weighting if count.tiers is None else _tiers(count)
     reading = tuple(getattr(count.reading, field.name) for field in fields(count.reading) if field.name != "grid")
@@ -249,14 +253,20 @@ def runs_of(releases: Sequence[Release], ahead: object, given: TimeGrid | None) 
     for grid, row in by_grid.items():
         signals = [release.design.signal for release in row]
         if any(signal.count and signal.count.panel is None and signals.count(signal) > 1 for signal in signals):
-            problem = f"releases must be of one series once on each grid; of {grid!r}, several are of the same"
-            raise ValueError(f"{problem}: {_ONE_BY_ONE}, or leave all but one out")
+            raise Refusal(
+                "releases",
+                ...,
+                f"must be of one series once on each grid; of {grid!r}, several are of the same",
+                f"{_ONE_BY_ONE}, or leave all but one out",
+            )
     if len(by_grid) == 1:
         return [run_of((release,), ahead, given) for release in releases]
     if given is not None:
-        raise ValueError("grid must be left out where releases of several grids are smoothed together: they know it")
+        raise Refusal(
+            "grid", ..., "must be left out where releases of several grids are smoothed together: they know it"
+        )
     if None in by_grid or any(grid.is_integer for grid in by_grid):
-        raise ValueError(f"releases must have grids with times, to be smoothed together over several; {_ONE_BY_ONE}")
+        raise Refusal("releases", ..., "must have grids with times, to be smoothed together over several", _ONE_BY_ONE)
     (first, *later) = sorted(by_grid.values(), key=lambda row: _begin(row[0]))
     chains = []
     for release in first:
@@ -268,10 +278,14 @@ def runs_of(releases: Sequence[Release], ahead: object, given: TimeGrid | None) 
             if any(kind.differs_by_weighting(_kind(candidate)) for candidate in candidates):
                 what = "ends, share, typical and total_bound"
                 purpose = "to be smoothed together over several grids"
-                raise ValueError(f"releases must have the same tiers, by {what}, {purpose}; {_ONE_BY_ONE}")
+                raise Refusal("releases", ..., f"must have the same tiers, by {what}, {purpose}", _ONE_BY_ONE)
         if any(len(row) != 1 for row in alike) or any(len(row) != len(first) for row in later):
-            problem = f"releases must be the same kinds of series on every grid; of {release.grid!r}, one is not on all"
-            raise ValueError(f"{problem}: {_ONE_BY_ONE}, or leave it out")
+            raise Refusal(
+                "releases",
+                ...,
+                f"must be the same kinds of series on every grid; of {release.grid!r}, one is not on all",
+                f"{_ONE_BY_ONE}, or leave it out",
+            )
         chains.append(run_of((release, *(row[0] for row in alike)), ahead, None))
     return chains
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args, overload
 import numpy as np
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction.interpolate import interpolate
@@ -247,18 +248,22 @@ def _of_run(run: Run, method: SmoothMethod, options: _Options) -> tuple[Series, 
             series = _jointly([run], spec, options.shows_progress) or (_counted_series(run, spec, options),)
         return tuple(_over(run, part) for part in series)
     if spec != _Specification((), False, "counts", spec.among):
-        raise ValueError(
-            "method='haar' has neither seasons, trend nor band; leave them out, or take method='structural'"
+        raise Refusal(
+            "method='haar'", ..., "has neither seasons, trend nor band", "leave them out, or take `method='structural'`"
         )
     if not run.is_one:
-        raise ValueError("method='haar' has no steps ahead and smooths one release; take method='structural'")
+        raise Refusal("method='haar'", ..., "has no steps ahead and smooths one release", "take `method='structural'`")
     release = run.single_release
     if tiers is not None:
-        raise ValueError("method='haar' reads one series, and this release has several tiers of it; leave it out")
+        raise Refusal(
+            "method='haar'", ..., "reads one series, and this release has several tiers of it", "leave it out"
+        )
     if release.sampling_probability < 1:
-        raise ValueError(
-            f"method='haar' needs every step, and this release kept each with probability"
-            f" {release.sampling_probability:g}; take method='structural'"
+        raise Refusal(
+            "method='haar'",
+            ...,
+            f"needs every step, and this release kept each with probability {release.sampling_probability:g}",
+            "take `method='structural'`",
         )
     return (reconstruct_parts(release, partial(_fit_or_line, make=_haar)),)
 
@@ -287,9 +292,11 @@ def _with_totals(runs: Sequence[Run], method: SmoothMethod, options: _Options) -
         tuple(panel_first(releases, "releases")) for releases in zip(*(run.releases for run in runs), strict=True)
     }
     if method != "structural":
-        raise ValueError(
-            f"method={method!r} has no standard errors, by which a panel and its totals would add up; give it one"
-            " release at a time, or take method='structural'"
+        raise Refusal(
+            f"method={method!r}",
+            ...,
+            "has no standard errors, by which a panel and its totals would add up",
+            "give it one release at a time, or take `method='structural'`",
         )
     ordered = [runs[k] for k in order]
     joint = _jointly(ordered, options.specification(ordered[0])._replace(among=1), options.shows_progress)
@@ -379,7 +386,7 @@ def _structural(release: Release, *, spec: _Specification, filtered: bool, noise
 def _in_one_step(run: Run, spec: _Specification) -> Series:
     """Return the numbers of everybody at each key, in a grid of one step, which has a level and no shape."""
     if spec.trend or spec.band == "rate":
-        raise ValueError("a grid of one step has neither a trend nor a rate; leave out trend and band")
+        raise Refusal("a grid of one step", ..., "has neither a trend nor a rate", "leave out trend and band")
     return _fit_or_line(run.last_tiers().single_release, make=_levels_of_keys, run=run)
 
 

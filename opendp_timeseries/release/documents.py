@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.budget import warn_of_large_delta
 from opendp_timeseries.accounting.joint import joint_loss
@@ -53,7 +54,7 @@ def write_releases(
     view, adaptivity = _joint_view(releases), Adaptivity.of(adaptivity)
     if delta is not None:
         if adaptivity is Adaptivity.FULL or view.delta is None:
-            raise ValueError(f"delta ({delta}) is for releases in (ε, δ) that were fixed in advance; leave it out")
+            raise Refusal("delta", delta, "is for releases in (ε, δ) that were fixed in advance", "leave it out")
         view = replace(view, delta=delta)
     warn_of_large_delta(view.failure_probability if view.delta is None else view.delta, stacklevel=2)
     points = _joint_points(releases, adaptivity, view)
@@ -134,9 +135,7 @@ def _reworded_sentences(sentences: Sequence[tuple[str, str]]) -> tuple[tuple[str
     """Return the sentences of a document that differ from the right ones, with these; refuse different numbers."""
     for sentence, correct in sentences:
         if _NUMBER.findall(sentence) != _NUMBER.findall(correct):
-            raise ValueError(
-                f"guarantee ({sentence!r}) must agree with the numbers of the document, which give {correct!r}"
-            )
+            raise Refusal("guarantee", sentence, f"must agree with the numbers of the document, which give {correct!r}")
     return tuple((sentence, correct) for sentence, correct in sentences if sentence != correct)
 
 
@@ -245,7 +244,7 @@ def _joint_view(releases: Sequence[Release]) -> View:
     if len(keys) != 1:
         units = "; ".join(sorted({r.design.unit.of(r.stated.distance) for r in releases})) or "none"
         requirement = "the same measure, unit of privacy, identifier column and distance"
-        raise ValueError(f"releases must be at least one, all with {requirement}; found {units}")
+        raise Refusal("releases", ..., f"must be at least one, all with {requirement}", f"found {units}")
     failure_probability = _sum_if_any([view.failure_probability for view in views])
     return replace(views[0], failure_probability=failure_probability, delta=_sum_if_any([view.delta for view in views]))
 
@@ -254,9 +253,11 @@ def _joint_points(releases: Sequence[Release], adaptivity: Adaptivity, view: Vie
     points = [release.stated.loss for release in releases]
     pairs = all(len(row) == 1 for row in points)
     if adaptivity is Adaptivity.FULL and not pairs:
-        raise ValueError(
-            "releases that were not fixed in advance must each state one pair (ε, δ) or (ρ, δ′), to add up: give delta="
-            " or failure_probability= to the measurements"
+        raise Refusal(
+            "releases",
+            ...,
+            "must each state one pair (ε, δ) or (ρ, δ′), to add up, where they were not fixed in advance",
+            "give `delta=` or `failure_probability=` to the measurements",
         )
     first, second = (_sum_up([row[0][k] for row in points]) for k in (0, 1))
     if adaptivity is Adaptivity.FULL:

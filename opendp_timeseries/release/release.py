@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries._tables import html_table
 from opendp_timeseries.accounting.loss import CONCENTRATED, RENYI, Points, PrivacyLoss
 from opendp_timeseries.accounting.sampling import Sampling
@@ -72,9 +72,9 @@ class Release:
         object.__setattr__(self, "steps", steps)
         object.__setattr__(self, "values", values)
         if steps.ndim != 1 or steps.shape != values.shape:
-            raise ValueError(f"steps {steps.shape} and values {values.shape} must be rows of the same length")
+            raise Refusal(f"steps {steps.shape} and values {values.shape}", ..., "must be rows of the same length")
         if len(steps) and (steps[0] < 0 or steps[-1] >= self.size or np.any(np.diff(steps) <= 0)):
-            raise ValueError(f"steps must ascend within 0 … {self.size - 1}")
+            raise Refusal("steps", ..., f"must ascend within 0 … {self.size - 1}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(Release, **{field.name: getattr(self, field.name) for field in fields(self)}), ()
@@ -149,10 +149,13 @@ class Release:
         """
         if self.statement is None:
             _ = self.design.known_signal  # raises an error of its own for an unknown design
-            raise ValueError(
-                "nothing is stated of this release. If it is one series of a panel, ask the release of the whole panel."
-                " Else it is not known what was done to the log before: call the measurement itself, or give it to"
-                " make_composition(…) or to a compositor(…), and process what that returns"
+            raise Refusal(
+                "this release",
+                ...,
+                "has no statement: it is one series of a panel, whose release has it, or it is not known what was done"
+                " to the log before",
+                "call the measurement itself, or give it to make_composition(…) or to a compositor(…), and process"
+                " what that returns",
             )
         if self.statement.loss:
             return self.statement
@@ -204,12 +207,19 @@ class Release:
     def _recomputed(self, statement: Statement) -> Points:
         loss = self.design.loss(statement.distance)
         if self.scale == 0:
-            raise ValueError("scale (0.0) is no noise: there is no guarantee to state")
+            raise Refusal(
+                "scale", Quoted("0.0"), "is no noise: there is no guarantee to state", "give the measurement a scale"
+            )
         self._check_sample()
         self._check_values()
         points = statement.view.points(loss)
         if not all(math.isfinite(number) for point in points for number in point):
-            raise ValueError(f"scale ({self.scale}) gives no finite loss: there is no guarantee to state")
+            raise Refusal(
+                "scale",
+                self.scale,
+                "gives no finite loss: there is no guarantee to state",
+                "give the measurement a greater one",
+            )
         return points
 
     def _check_sample(self) -> None:
@@ -219,10 +229,13 @@ class Release:
             return
         if (blocks := self.sampling.blocks(size)) is not None:
             kept_at = f"which sampling ('stratified') keeps at sampling_probability ({p:g})"
-            raise ValueError(f"steps must hold one of each block of {blocks.length}, {kept_at}")
-        raise ValueError(
-            f"{number} of {size} steps cannot have been kept at sampling_probability ({p:g}): so few, or so many, are"
-            f" expected less than once in {1 / _IMPROBABLE:g} releases"
+            raise Refusal("steps", ..., f"must hold one of each block of {blocks.length}, {kept_at}")
+        raise Refusal(
+            f"{number} of {size} steps",
+            ...,
+            f"cannot have been kept at `sampling_probability` ({p:g}): so few, or so many, are expected less than once"
+            f" in {1 / _IMPROBABLE:g} releases",
+            "ask its publisher",
         )
 
     def _check_values(self) -> None:
@@ -233,12 +246,12 @@ class Release:
             units = np.ldexp(self.values, -exponent)
         if not np.array_equal(units, np.rint(units)):
             grid = f"2**{exponent}, the grid of the noise at scale {self.scale:g}"
-            raise ValueError(f"values must be multiples of {grid}")
+            raise Refusal("values", ..., f"must be multiples of {grid}")
         farthest = 40 * self.scale  # a probability below 1e-300
         lowest = 0.0 if all(kernel.numerators.min() >= 0 for kernel in signal.kernels) else -LARGEST_ENTRY
         if np.any(self.values < lowest - farthest) or np.any(self.values > LARGEST_ENTRY + farthest):
             margin = f"40 times the scale ({self.scale:g}) of the noise"
-            raise ValueError(f"values must lie between {lowest:g} and {LARGEST_ENTRY:g}, up to {margin}")
+            raise Refusal("values", ..., f"must lie between {lowest:g} and {LARGEST_ENTRY:g}, up to {margin}")
         # Noise takes every point of its grid, whatever the counts: values that are all on a coarser grid, such as zero
         # or whole numbers, have no noise. Beyond 53 bits floats are on a coarser grid anyway.
         exact = np.abs(units[np.abs(units) < 2.0**52]).astype(np.int64)
@@ -249,7 +262,7 @@ class Release:
         if self.scale >= MIN_SCALE and len(exact) * math.log(share) < math.log(_IMPROBABLE):
             multiples = f"multiples of {math.ldexp(1, coarse + exponent):g}" if common else "zero"
             noise = f"noise of scale {self.scale:g}, which lies on multiples of 2**{exponent}"
-            raise ValueError(f"values must hold {noise}; all of them are {multiples}")
+            raise Refusal("values", ..., f"must hold {noise}", f"all of them are {multiples}")
 
     def parts(self) -> list[Release]:
         """Return a release for each series of a panel, in order; only this release if it is of a single series."""
@@ -271,7 +284,7 @@ class Release:
         :raises ValueError: if this is a single series, or its keys are not known.
         """
         if self.keys is None:
-            raise ValueError("this release is of a single series, or its keys are not known")
+            raise Refusal("this release", ..., "is of a single series, or its keys are not known", "read its values")
         return dict(zip(self.keys, self.parts(), strict=True))
 
     def to_dict(self) -> dict[str, object]:
@@ -313,24 +326,24 @@ def _read_1(document: Mapping[str, object]) -> Release:
     del record["guarantee"], record["software"]
     statement, steps, size = record["statement"], record["steps"], record["design"].signal.size
     if not statement.loss:
-        raise ValueError("loss of the statement must list at least one point")
+        raise Refusal("loss of the statement", ..., "must list at least one point")
     largest = math.inf if statement.view.measure == RENYI else 1 + _TOLERANCE  # δ, with rounding
     if not all(first >= 0 and 0 <= second <= largest for first, second in statement.loss):
-        raise ValueError("loss of the statement must list points of at least 0, of which no δ is above 1")
+        raise Refusal("loss of the statement", ..., "must list points of at least 0, of which no δ is above 1")
     record["values"] = values = _row("values", record["values"], (int, float), np.float64)
     if steps == "all" and len(values) != size:
-        raise ValueError(f"values ({len(values)}) must be as many as the steps of the design ({size})")
+        raise Refusal("values", len(values), f"must be as many as the steps of the design ({size})")
     record["steps"] = np.arange(size) if steps == "all" else _row("steps", steps, (int,), np.int64)
     return Release(**record)
 
 
 def _row(name: str, numbers: object, types: tuple[type, ...], dtype: type[np.generic]) -> NDArray[np.generic]:
     if not (isinstance(numbers, list) and all(type(number) in types for number in numbers)):
-        raise ValueError(f"{name} of the release must list numbers")
+        raise Refusal(f"{name} of the release", ..., "must list numbers")
     try:
         return np.array(numbers, dtype=dtype)
     except OverflowError:
-        raise ValueError(f"{name} of the release must list numbers that fit {dtype.__name__}") from None
+        raise Refusal(f"{name} of the release", ..., f"must list numbers that fit {dtype.__name__}") from None
 
 
 _FIELDS: Final[dict[str, object]] = {
@@ -347,12 +360,12 @@ _FIELDS: Final[dict[str, object]] = {
 def check_covered(name: str, stated: Points, exact_points: Points, source: str) -> None:
     """Refuse a stated loss if a point is below the right one by more than rounding, naming both."""
     if len(stated) != len(exact_points):
-        raise ValueError(f"{name} ({len(stated)} points) must have {len(exact_points)} points")
+        raise Refusal(name, Quoted(f"{len(stated)} points"), f"must have {len(exact_points)} points")
     for point, exact in zip(stated, exact_points, strict=True):
         # Phrased so that NaN fails. Along a curve, the first number is the argument, which must be equal.
         is_covered = all(s >= r * (1 - _TOLERANCE) for s, r in zip(point, exact, strict=True))
         if not is_covered or (len(exact_points) > 1 and point[0] != exact[0]):
-            raise ValueError(f"{name} ({point}) is stated, but {source} {exact}")
+            raise Refusal(name, Quoted(point), f"is stated, but {source} {exact}", "ask its publisher")
 
 
 def check_parent(parent: Parent, bound: PrivacyLoss, source: str) -> None:
@@ -365,7 +378,7 @@ def check_parent(parent: Parent, bound: PrivacyLoss, source: str) -> None:
 def check_release(release: object) -> Release:
     """Return a release; raise TypeError for any other object, naming it."""
     if not isinstance(release, Release):
-        raise TypeError(f"release ({check.quote(release)}) must be a Release, which a measurement returns")
+        raise TypeRefusal("release", release, "must be a Release, which a measurement returns")
     return release
 
 
@@ -375,7 +388,7 @@ def _freeze_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArra
     with np.errstate(invalid="ignore"):  # numbers that do not fit compare unequal below
         array = given.astype(dtype) if given.dtype.kind in "iuf" else None
     if array is None or not np.array_equal(given, array, equal_nan=given.dtype.kind == "f"):
-        raise ValueError(f"{name} of type {given.dtype} must be numbers that {np.dtype(dtype)} holds exactly")
+        raise Refusal(f"{name} of type {given.dtype}", ..., f"must be numbers that {np.dtype(dtype)} holds exactly")
     if array.dtype.kind == "f":
         array = array + 0.0  # turns -0.0 into 0.0, for equal hashes
     return np.frombuffer(array.tobytes(), dtype=dtype).reshape(array.shape)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED, Points, View, in_words
 
 _HEXADECIMAL: Final = re.compile("[0-9a-f]+")
@@ -48,7 +49,7 @@ class Parent:
         for name in ("identifier", "digest", "programme"):  # they are displayed, and may come from any document
             value = getattr(self, name)
             if value is not None and not _HEXADECIMAL.fullmatch(value):
-                raise ValueError(f"{name} of the parent ({check.quote(value)}) must be hexadecimal")
+                raise Refusal(f"{name} of the parent", value, "must be hexadecimal")
 
     def __str__(self) -> str:
         of = "" if self.parts is None else f" of {self.parts}"

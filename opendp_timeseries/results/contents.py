@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal, TypeRefusal
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.release.documents import adaptivity_of, write_releases
 from opendp_timeseries.release.release import Release, software
@@ -100,14 +101,16 @@ def contents_of(
     check.real("confidence_level", confidence_level, above=0.0, below=1.0)
     check.choice("decimal", decimal, (".", ","))
     if isinstance(notes, str):
-        raise TypeError(f"notes ({check.quote(notes)}) must be a list of sentences")
+        raise TypeRefusal("notes", notes, "must be a list of sentences")
     every = [*beside, series]
     if profiles and series.is_mean:
-        raise ValueError("profiles must be left out of means, which are not added up: give those of sums and numbers")
+        raise Refusal(
+            "profiles", ..., "must be left out of means, which are not added up", "give those of sums and numbers"
+        )
     steps = frames.grid_of(series, grid)
     for item in beside:
         if frames.grid_of(item, grid) != steps:
-            raise ValueError("beside must hold series on the grid of this one")
+            raise Refusal("beside", ..., "must hold series on the grid of this one")
     by_name: dict[str, AnySeries] = {}
     groups: list[list[str]] = []
     keys = {str(key) for item in every for key in item.release.keys or ()}
@@ -423,9 +426,11 @@ def _revised(series: AnySeries, earlier: AnySeries, step: str | int, grid: TimeG
     length = before.size - earlier.ahead
     begun = length <= grid.size and np.array_equal(before.edges()[: length + 1], grid.edges()[: length + 1])
     if not begun or earlier.release.keys != keys:
-        raise ValueError(f"earlier ({earlier!r}) must be of the first steps of this series, and of the same keys")
+        raise Refusal("earlier", earlier, "must be of the first steps of this series, and of the same keys")
     if step == "":
-        raise ValueError("earlier needs a step of totals, by which to say what was revised: totals='1mo', or the like")
+        raise Refusal(
+            "earlier", ..., "needs a step of totals, by which to say what was revised: `totals='1mo'`, or the like"
+        )
     new, old = series.resample(step, grid=grid), earlier.resample(step)
     periods = int(np.count_nonzero((old.complete & ~old.is_forecast)[: len(old.starts)]))
     first = int(np.argmax(new.complete[: len(new.starts)]))  # of those that both hold in full

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.grid import TimeGrid, check_grid, extended, parse_zone
 from opendp_timeseries.release.release import Release
 
@@ -157,7 +158,7 @@ def grid_of(series: AnySeries, given: TimeGrid | None) -> TimeGrid:
     if given is not None and ahead and given.size == size - ahead:
         grid = extended(given, ahead)
     if grid is not None and grid.size != size:
-        raise ValueError(f"grid ({grid.size} steps) must have the size of the series ({size})")
+        raise Refusal("grid", Quoted(f"{grid.size} steps"), f"must have the size of the series ({size})")
     return TimeGrid(size=size) if grid is None else grid
 
 
@@ -171,7 +172,7 @@ def to_frame(rows: Columns, grid: TimeGrid, keys: Sequence[object] | None, *, li
         if isinstance(zone, str) and zone == "local":
             zone = grid.zone or "UTC"
         if parse_zone(zone) is None:
-            raise TypeError(f"zone ({check.quote(zone)}) must be 'local', 'UTC' or the IANA name of a time zone")
+            raise TypeRefusal("zone", zone, "must be 'local', 'UTC' or the IANA name of a time zone")
         columns = {"step_start": np.tile(grid.instants(), copies)}
     if keys is not None:
         columns["key"] = [key for key in keys for _ in range(size)]

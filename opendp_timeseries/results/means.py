@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal, TypeRefusal
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.results.series import Series
@@ -79,7 +80,9 @@ class Means(_Quotients, Series):
 
     def with_total(self, total: float | Release, standard_error: float = 0.0) -> Series:
         """Refuse a total, as means do not add up."""
-        raise ValueError("means have no total: set the level of the sums, or of the numbers, by with_total of these")
+        raise Refusal(
+            "means", ..., "have no total", "set the level of the sums, or of the numbers, by with_total of these"
+        )
 
     def resample(
         self,
@@ -216,21 +219,28 @@ def _bound_of(sums: Series, numbers: Series) -> int:
     """Return the largest that a mean can be; refuse series that have none."""
     for name, series in {"sums": sums, "numbers": numbers}.items():
         if not isinstance(series, Series):
-            raise TypeError(f"{name} ({check.quote(series)}) must be a Series: smooth the release")
+            raise TypeRefusal(name, series, "must be a Series", "smooth the release")
         if series.is_mean:
-            raise ValueError(f"{name} ({series!r}) must be sums or numbers, and not means")
+            raise Refusal(name, series, "must be sums or numbers, and not means")
         if not np.all(np.isfinite(series.standard_error)):
-            raise ValueError(f"{name} ({series!r}) must have standard errors: smooth the release")
+            raise Refusal(name, series, "must have standard errors", "smooth the release")
     count = sums.release.design.signal.count
     if count is None or not count.reading.is_sum:
-        raise ValueError(f"sums ({sums!r}) must be of a value, by value= and bound=")
+        raise Refusal("sums", sums, "must be of a value, by `value=` and `bound=`")
     if _kind(sums) != _kind(numbers):
-        problem = "must have the grid, keys, caps, columns and steps ahead of the sums, but for value= and its bound"
-        raise ValueError(f"numbers ({numbers!r}) {problem}")
+        raise Refusal(
+            "numbers",
+            numbers,
+            "must have the grid, keys, caps, columns and steps ahead of the sums, but for `value=` and its bound",
+        )
     reading = numbers.release.design.known_signal.count.reading
     if reading.is_sum and reading.step_cap != 1:
-        problem = f"must be of individuals or events, and not of a value, unless by bound=1; found {reading.step_cap}"
-        raise ValueError(f"numbers ({numbers!r}) {problem}")
+        raise Refusal(
+            "numbers",
+            numbers,
+            "must be of individuals or events, and not of a value, unless by `bound=1`",
+            f"found {reading.step_cap}",
+        )
     return int(count.reading.step_cap)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.results import captions
@@ -97,11 +98,13 @@ def plot(
     release = _release_of(series)
     if release.keys is not None:
         if axes is not None:
-            raise ValueError("axes must be left out for a panel, which has a figure of its own; draw one of by_key()")
+            raise Refusal(
+                "axes", ..., "must be left out for a panel, which has a figure of its own", "draw one of by_key()"
+            )
         return _plot_panel(series, keys, grid, unit, confidence_level, guarantee, sharey)
     for name, value in (("keys", keys), ("sharey", sharey)):
         if value is not None:
-            raise ValueError(f"{name} ({check.quote(value)}) must be left out for one series; they are for a panel")
+            raise Refusal(name, value, "must be left out for one series", "they are for a panel")
     grid = grid_of(series, grid)
     caption = _caption(release, [series], grid, confidence_level, guarantee)
     axes = _captioned(axes, unit, caption)
@@ -122,10 +125,13 @@ def _plot_panel(
     release, parts = series.release, series.by_key()
     chosen = list(parts) if keys is None else list(keys)
     if unknown := [key for key in chosen if key not in parts]:
-        raise ValueError(f"keys ({unknown[0]!r}) must be those of the release")
+        raise Refusal("keys", unknown[0], "must be those of the release")
     if not 0 < len(chosen) <= MOST_SERIES:
-        raise ValueError(
-            f"{len(chosen)} series do not fit in a figure; choose 1 to {MOST_SERIES} of the {len(parts)}: keys=[…]"
+        raise Refusal(
+            f"{len(chosen)} series",
+            ...,
+            "do not fit in a figure",
+            f"choose 1 to {MOST_SERIES} of the {len(parts)}: `keys=[…]`",
         )
     drawn = {key: parts[key] for key in chosen}
     grid = grid_of(series, grid)
@@ -167,7 +173,7 @@ def plot_totals(
     :raises ValueError: if they are of several keys.
     """
     if totals.keys is not None:
-        raise ValueError(f"totals are of {len(totals.keys)} keys; draw one of by_key()")
+        raise Refusal("totals", ..., f"are of {len(totals.keys)} keys", "draw one of by_key()")
     series, (low, high) = totals.series, totals.interval(confidence_level)
     bound, over = ", at the most" if totals.is_bound else "", "means" if series.is_mean else "totals"
     lines = [
@@ -193,7 +199,7 @@ def plot_totals(
 
 def _release_of(series: object) -> Release:
     if not hasattr(series, "release"):
-        raise TypeError(f"series ({check.quote(series)}) must be a Series: interpolate or smooth the release")
+        raise TypeRefusal("series", series, "must be a Series", "interpolate or smooth the release")
     release: Release = series.release
     return release
 
@@ -287,16 +293,20 @@ def _places(axes: Axes, *, dated: bool) -> Callable[[NDArray[np.generic]], NDArr
         return np.asarray
     name = type(converter).__name__
     if not dated:
-        raise ValueError(f"axes ({name}) must show step numbers; give the grid= of the count, or draw on new axes")
+        raise Refusal(
+            "axes", Quoted(name), "must show step numbers", "give the `grid=` of the count, or draw on new axes"
+        )
     from matplotlib.dates import date2num
 
     with contextlib.suppress(Exception):  # whatever a converter raises for what is not of its kind
         if abs(axis.convert_units(_INSTANT) - date2num(_INSTANT)) < 1e-6:
             # Matplotlib warns of dates on an axis that another library gave its converter, but not of numbers.
             return np.asarray if type(converter).__module__ == "matplotlib.dates" else date2num
-    raise ValueError(
-        f"axes ({name}) must show Matplotlib's dates, or the series would be drawn at wrong times; draw on new axes, or"
-        " what is there without this converter (in pandas, plot(x_compat=True))"
+    raise Refusal(
+        "axes",
+        Quoted(name),
+        "must show Matplotlib's dates, or the series would be drawn at wrong times",
+        "draw on new axes, or what is there without this converter (in pandas, plot(x_compat=True))",
     )
 
 

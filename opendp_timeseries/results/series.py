@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import write_file
+from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries._tables import html_table
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.release.release import Release, check_release
@@ -111,9 +112,8 @@ class Series(errors.Estimates):
         covers: object = self.error_covers
         covariance, set_field = self.covariance, partial(object.__setattr__, self)
         if covariance is not None and getattr(covariance, "shape", None) != (size, size):
-            raise ValueError(
-                f"covariance ({check.quote(covariance)}) must multiply a matrix, with a row and a column for each of"
-                f" {size} steps"
+            raise Refusal(
+                "covariance", covariance, f"must multiply a matrix, with a row and a column for each of {size} steps"
             )
         diagonal = covariance.diagonal() if hasattr(covariance, "diagonal") else None
         if given is None:
@@ -123,24 +123,28 @@ class Series(errors.Estimates):
             arrays["standard_error"] = np.full(size, arrays["standard_error"])
         for name, array in arrays.items():
             if array.shape != (size,):
-                raise ValueError(f"{name} (shape {array.shape}) must have the release's size ({size})")
+                raise Refusal(name, Quoted(f"shape {array.shape}"), f"must have the release's size ({size})")
             array.flags.writeable = False
             set_field(name, array)
         if not np.all(np.isfinite(self.values) | (self.is_mean & np.isnan(self.values))):
-            raise ValueError("values must be finite: give every step one")
+            raise Refusal("values", ..., "must be finite", "give every step one")
         if np.any(self.standard_error < 0):
-            raise ValueError("standard_error must not be negative: it is the standard deviation of each step's error")
+            raise Refusal(
+                "standard_error", ..., "must not be negative: it is the standard deviation of each step's error"
+            )
         if diagonal is not None and not np.allclose(diagonal, self.standard_error**2, equal_nan=True):
-            raise ValueError("standard_error must be the root of the diagonal of covariance; leave one of them out")
+            raise Refusal(
+                "standard_error", ..., "must be the root of the diagonal of covariance", "leave one of them out"
+            )
         default = "nothing" if np.all(np.isnan(self.standard_error)) else "counts"
         set_field("error_covers", check.choice("error_covers", covers or default, get_args(ErrorCovers)))
         events = {check.integer("events", step, minimum=0, maximum=size - 1) for step in self.events}
         set_field("events", tuple(sorted(events)))
         set_field("ahead", check.integer("ahead", self.ahead, minimum=0, maximum=size // (keys or 1) - 1))
         if np.any(self.kept & self.is_forecast):
-            raise ValueError(f"ahead ({self.ahead}) must be of steps after the last one that was kept")
+            raise Refusal("ahead", self.ahead, "must be of steps after the last one that was kept")
         if self.parts and len(self.parts) != keys:
-            raise ValueError(f"parts ({len(self.parts)}) must be one for each key of the release ({keys})")
+            raise Refusal("parts", len(self.parts), f"must be one for each key of the release ({keys})")
         set_field("parts", tuple(self._of_keys(size // keys)) if keys else ())
 
     def _of_keys(self, size: int) -> Iterator[Series]:
@@ -205,12 +209,12 @@ class Series(errors.Estimates):
         """
         sources = self.sources
         if self.ahead:
-            raise ValueError(
-                f"ahead ({self.ahead}) must be left out where a total sets the level: it has no such steps"
-            )
+            raise Refusal("ahead", self.ahead, "must be left out where a total sets the level: it has no such steps")
         if isinstance(total, Release):
             if standard_error:
-                raise ValueError(f"standard_error ({standard_error}) must be left out: the release of a total knows it")
+                raise Refusal(
+                    "standard_error", Quoted(standard_error), "must be left out: the release of a total knows it"
+                )
             levels, error = total.values, total.scale
             of_each = total_of_each(self.release, total, unfiltered=self.unfiltered)
             sources = tuple(dict.fromkeys((*(sources or (self.release,)), total)))  # a total twice is released once
@@ -220,9 +224,10 @@ class Series(errors.Estimates):
             of_each = np.zeros(len(self), dtype=np.int64)
         sums = np.bincount(of_each, weights=self.values, minlength=len(levels))
         if not (sums.min() > 0 and levels.min() > 0):
-            raise ValueError(
-                f"a series with the sum {sums.min():g} cannot be multiplied to a total of {levels.min():g}: both must"
-                " be positive"
+            raise Refusal(
+                f"a series with the sum {sums.min():g}",
+                ...,
+                f"cannot be multiplied to a total of {levels.min():g}: both must be positive",
             )
 
         def scaled(series: Series, ratios: Array, shared: Array, numbers: NDArray[np.int64]) -> Series:

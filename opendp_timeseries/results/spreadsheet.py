@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.results.contents import Contents, instants_as_text, repeated
 from opendp_timeseries.results.digits import GREY, digits_for, digits_of, is_uncertain, plain
@@ -86,9 +87,11 @@ def workbook_of(contents: Contents) -> bytes:
     """Return the series, their totals and the sentences about them as a workbook."""
     openpyxl = check.installed("openpyxl", "workbooks need openpyxl", "excel")
     if contents.grid.size >= _ROWS or 3 * len(contents.series) >= _COLUMNS:
-        raise ValueError(
-            f"{contents.grid.size} steps of {len(contents.series)} series do not fit on a sheet of {_ROWS} rows"
-            f" and {_COLUMNS} columns; choose some of by_key(), or longer steps"
+        raise Refusal(
+            f"{contents.grid.size} steps of {len(contents.series)} series",
+            ...,
+            f"do not fit on a sheet of {_ROWS} rows and {_COLUMNS} columns",
+            "choose some of by_key(), or longer steps",
         )
     book = openpyxl.Workbook()
     book.properties.title, book.properties.creator = _plain(contents.title), "opendp_timeseries"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Refusal, TypeRefusal
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.grid.edges import day_of, parse_width
 from opendp_timeseries.grid.instants import parse_zone, write_instant
@@ -62,7 +63,7 @@ class Totals(errors.Estimates):
         :raises ValueError: if they are of one series.
         """
         if self.keys is None:
-            raise ValueError("these totals are of one series, which has no keys")
+            raise Refusal("these totals", ..., "are of one series, which has no keys", "read their values")
         rows = (np.split(row, len(self.keys)) for row in (self.values, self.standard_error, self.complete))
         return {
             key: replace(self, values=values, standard_error=error, complete=complete, keys=None)
@@ -146,19 +147,19 @@ def longer_steps(grid: TimeGrid, step: str | int) -> tuple[NDArray[np.int64], Ti
         ends = edges[np.append(starts, grid.size)].astype("M8[ns]").astype(np.int64)
         return starts, TimeGrid.from_edges([write_instant(int(end), zone) for end in ends], zone=grid.zone), complete
     if grid.is_integer:
-        raise ValueError(f"step ({step!r}) needs a grid with times; give grid, or a number of steps")
+        raise Refusal("step", step, "needs a grid with times", "give grid, or a number of steps")
     width, instants = parse_width(step), edges.astype("M8[ns]").astype(np.int64)
     first, last = int(instants[0]), int(instants[-1])
     if not width.is_calendar:
         begins = np.arange(first, last + width.number, width.number)
     elif zone is None:
-        raise ValueError(f"step ({step!r}) is a unit of the calendar, so the grid must have a zone; or write '24h'")
+        raise Refusal("step", step, "is a unit of the calendar, so the grid must have a zone", "or write '24h'")
     else:
         begins = width.begins(width.bounds_of(day_of(first, zone))[0], zone, beyond=last)
     begins = begins[: int(np.searchsorted(begins, last)) + 1]
     starts = np.searchsorted(instants, begins[:-1])
     if np.any(instants[starts[1:]] != begins[1:-1]):
-        raise ValueError(f"step ({step!r}) must not divide steps of the grid ({grid!r}); take a multiple of them")
+        raise Refusal("step", step, f"must not divide steps of the grid ({grid!r})", "take a multiple of them")
     start = write_instant(int(begins[0]), zone)
     complete = (begins[:-1] >= first) & (begins[1:] <= last)
     return starts, TimeGrid(start=start, size=len(starts), step=step, zone=grid.zone), complete
@@ -167,15 +168,15 @@ def longer_steps(grid: TimeGrid, step: str | int) -> tuple[NDArray[np.int64], Ti
 def _members(groups: Mapping[Hashable, Iterable[Hashable]], keys: tuple[Hashable, ...] | None) -> csr_array:
     """Return what adds up groups of keys."""
     if keys is None:
-        raise ValueError("groups must be of the keys of a panel, and this is one series")
+        raise Refusal("groups", ..., "must be of the keys of a panel, and this is one series")
     rows = np.zeros((len(groups), len(keys)))
     for row, (name, chosen) in zip(rows, groups.items(), strict=True):
         for key in chosen:
             if key not in keys or row[keys.index(key)]:
-                raise ValueError(f"groups ({check.quote(name)}) must list keys of the panel, each once: {key!r}")
+                raise Refusal("groups", name, "must list keys of the panel, each once", f"{key!r}")
             row[keys.index(key)] = 1.0
         if not row.any():
-            raise ValueError(f"groups ({check.quote(name)}) must list keys of the panel, and lists none")
+            raise Refusal("groups", name, "must list keys of the panel, and lists none")
     return csr_array(rows)
 
 
@@ -188,7 +189,9 @@ def total_of_each(release: Release, total: Release, *, unfiltered: bool) -> NDAr
     signal, of = release.design.signal, total.design.signal
     count, total_count = signal.count, of.count
     if total_count is None or total_count.per is None or of.kernels or len(total) < total.size:
-        raise TypeError("total must be a number, or the release of a count with per=, with every number kept")
+        raise TypeRefusal(
+            "total", ..., "must be a number, or the release of a count with `per=`, with every number kept"
+        )
     part, all_of_it = None if count is None else count.reading, total_count.reading
     if (
         count is None
@@ -197,24 +200,31 @@ def total_of_each(release: Release, total: Release, *, unfiltered: bool) -> NDAr
         or part.once_over is not None
         or part.grid != all_of_it.grid
     ):
-        raise TypeError(f"total must be of the grid of the series; it is of {all_of_it.grid!r}")
+        raise TypeRefusal("total", ..., "must be of the grid of the series", f"it is of {all_of_it.grid!r}")
     if signal.kernels and not unfiltered:
-        raise TypeError("total must go to counts, and this series is of filtered ones; smooth the release instead")
+        raise TypeRefusal(
+            "total", ..., "must go to counts, and this series is of filtered ones", "smooth the release instead"
+        )
     if (part.source, part.step_cap, part.panel) != (all_of_it.source, all_of_it.step_cap, all_of_it.panel):
-        raise TypeError(
-            "total must be of the columns, step_cap and keys of the series; for one number of all keys, chain"
-            " then_totals({'all': keys}) after it"
+        raise TypeRefusal(
+            "total",
+            ...,
+            "must be of the columns, `step_cap` and keys of the series",
+            "for one number of all keys, chain then_totals({'all': keys}) after it",
         )
     if all_of_it.gap > part.gap or (all_of_it.key_cap or math.inf) < (part.key_cap or math.inf):
-        raise TypeError(
-            f"total must leave out no more than the series: its gap ({all_of_it.gap}) must be at most {part.gap}, its"
-            f" key_cap ({all_of_it.key_cap}) {'None' if part.key_cap is None else f'None or at least {part.key_cap}'}"
+        raise TypeRefusal(
+            "total",
+            ...,
+            f"must leave out no more than the series: its gap ({all_of_it.gap}) must be at most {part.gap}, its"
+            f" `key_cap` ({all_of_it.key_cap})"
+            f" {'None' if part.key_cap is None else f'None or at least {part.key_cap}'}",
         )
     series, groups = np.arange(len(release.keys or (0,))), of.groups
     if groups is not None and signal.groups is None and not any(groups.depths):
         series = np.array([groups.innermost[key] for key in count.panel or ()])
     elif groups != signal.groups:
-        raise TypeError("total must be of each series, or of groups of them that have no series in common")
+        raise TypeRefusal("total", ..., "must be of each series, or of groups of them that have no series in common")
     starts = total_count.starts
     periods = np.searchsorted(starts, np.arange(count.grid.size), side="right") - 1
     numbers: NDArray[np.int64] = (series[:, None] * len(starts) + periods).ravel()

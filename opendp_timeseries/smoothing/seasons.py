@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.grid import PERIODS, TimeGrid, check_grid, parse_days, parse_zone
 
 Array = NDArray[np.float64]
@@ -24,7 +25,9 @@ _SUNDAY: Final = 6
 _OF_WEEKDAYS: Final = np.array([-2.0, -2.0, -2.0, -2.0, -2.0, 5.0, 5.0]) / 10**0.5
 #: Over so many weeks, the time of the year shows.
 _MONTHS_OF_WEEKS: Final = 12
-_REMEDY: Final = f"a season is a number of steps, such as seasons=24 for a day of hours, or one of {', '.join(PERIODS)}"
+_REMEDY: Final = (
+    f"a season is a number of steps, such as `seasons=24` for a day of hours, or one of {', '.join(PERIODS)}"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,19 +55,19 @@ def read_seasons(given: Seasons, grid: TimeGrid | None, size: int, holidays: obj
     """
     several: list[object] = [] if given is None else [given] if np.ndim(given) == 0 else list(given)  # type: ignore[arg-type]
     if grid is not None and check_grid(grid).size != size:
-        raise ValueError(f"grid (of {grid.size} steps) must have a step for each of the series ({size})")
+        raise Refusal("grid", Quoted(f"of {grid.size} steps"), f"must have a step for each of the series ({size})")
     free = _dates(holidays, grid)
     seasons = {}
     for period in several:
         if isinstance(period, str):
             season = _by_calendar(str(period), grid, free)
         elif isinstance(period, np.timedelta64):  # which Python would convert to a number, in whatever unit it has
-            raise TypeError(f"seasons ({period!r}) must be a real number, not a time; {_REMEDY}")
+            raise TypeRefusal("seasons", period, "must be a real number, not a time", _REMEDY)
         else:
             season = Season(check.real("seasons", period, minimum=2.0, remedy=_REMEDY))
         seasons[season.name, season.length] = season
     if len(free) and not any(season.name == "1w" for season in seasons.values()):
-        raise ValueError("holidays are like Sundays: give also seasons='1w', or ('1d', '1w') and the like")
+        raise Refusal("holidays", ..., "are like Sundays", "give also `seasons='1w'`, or ('1d', '1w') and the like")
     return tuple(sorted(seasons.values(), key=lambda season: season.length))
 
 
@@ -90,11 +93,13 @@ def _by_calendar(name: str, grid: TimeGrid | None, holidays: NDArray[np.datetime
     many days it has.
     """
     if name not in PERIODS:
-        raise ValueError(f"seasons ({name!r}) must be known; {_REMEDY}")
+        raise Refusal("seasons", name, "must be known", _REMEDY)
     if grid is None or grid.is_integer:
-        raise ValueError(
-            f"seasons ({name!r}) needs a grid with a calendar: give grid=TimeGrid(…) if the count was made elsewhere,"
-            " or a number of steps"
+        raise Refusal(
+            "seasons",
+            name,
+            "needs a grid with a calendar",
+            "give `grid=TimeGrid(…)` if the count was made elsewhere, or a number of steps",
         )
     edges = grid.edges("local").astype("M8[ns]")
     days = edges.astype("M8[D]")
@@ -114,17 +119,19 @@ def _by_calendar(name: str, grid: TimeGrid | None, holidays: NDArray[np.datetime
         length = round(_MONTHS[name] / float(np.median(np.diff(position))), 6)
         phase = np.mod(position / _MONTHS[name], 1.0)
     if length < 2:
-        raise ValueError(f"seasons ({name!r}) must be at least two steps of {grid!r}; {_REMEDY}")
+        raise Refusal("seasons", name, f"must be at least two steps of {grid!r}", _REMEDY)
     phase.flags.writeable = False
     return Season(length, phase[:-1], name)
 
 
 def _dates(holidays: object, grid: TimeGrid | None) -> NDArray[np.datetime64]:
-    remedy = "holidays=['2024-12-25', '2024-12-26']"
+    remedy = "`holidays=['2024-12-25', '2024-12-26']`"
     if isinstance(holidays, str) or not isinstance(holidays, Iterable):
-        raise TypeError(f"holidays ({check.quote(holidays)}) must be dates, such as {remedy}")
+        raise TypeRefusal("holidays", holidays, f"must be dates, such as {remedy}")
     zone = (None if grid is None else parse_zone(grid.zone)) or dt.UTC
     try:
         return parse_days({f"holidays[{k}]": day for k, day in enumerate(holidays)}, zone)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{error}; holidays must be dates, such as {remedy}") from None
+    except Refusal as refusal:
+        raise type(refusal)(
+            refusal.parameter, Quoted(refusal.value), refusal.rule, f"give dates, such as {remedy}"
+        ) from None

@@ -312,10 +312,10 @@ def test_at_the_edges():
         assert loss.epsilon(1e-6) == loss.renyi(2.0) == loss.zero_concentrated(1e-3)[0] == math.inf
     refuses("losses must not be empty", joint_loss, [])
     refuses(r"scale \(0.25\) must be at least 0.5", PrivacyLoss, joint_loss([one, one]).law, 0.25)
-    with pytest.raises(ValueError, match="no scale reaches"):
+    with pytest.raises(ValueError, match="is reached by no scale"):
         calibrate(lambda factor: joint_loss([one, count(3, 0.5, 0.0)], factor=factor), Budget(epsilon=1.0, delta=1e-6))
     assert least_factor([nothing], 1.0, 1e-6) == 0
-    refuses("no scale reaches", least_factor, [one, unbounded], 1.0, 1e-6)
+    refuses("budget", least_factor, [one, unbounded], 1.0, 1e-6)
     assert least_factor([count(1, 1e-9, 1.0)] * 2, 1.0, 1e-6) < 1e-200
 
 

@@ -1,4 +1,4 @@
-"""One step of each block: the finite list, the even spread and the bounds behind filters, against all that can be."""
+"""One step of each block; the finite list, the even spread and the bounds behind filters, against all that can be."""
 
 import itertools
 import math

@@ -383,7 +383,7 @@ def test_least_scale_at_the_edges():
     assert rare.at(calibrate(rare.at, Budget(epsilon=1.0, delta=1e-4))).delta(1.0) <= 1e-4
     unbounded = extremal_law(Influence(l0=10, l2=math.inf, linf=math.inf), 0.1, 10)
     for law, delta in ((unbounded, 1e-6), (base(), 1e-310)):
-        refuses(rf"no scale reaches \(ε = 1, δ = {delta}\)", calibrate, law.at, Budget(epsilon=1.0, delta=delta))
+        refuses("budget", calibrate, law.at, Budget(epsilon=1.0, delta=delta))
 
 
 def test_the_hinge_is_rounded_up():
@@ -406,7 +406,7 @@ def test_least_scale_for_approximate_zcdp():
             assert law.at(scale).zero_concentrated(failure)[0] <= rho
             assert law.at(scale * (1 - 1e-14)).zero_concentrated(failure)[0] > rho
     assert calibrate(base(p=0.0).at, Budget(rho=0.1, delta=1e-6)) == 0
-    refuses("no scale reaches", calibrate, base().at, Budget(rho=0.0, delta=1e-6))
+    refuses("budget", calibrate, base().at, Budget(rho=0.0, delta=1e-6))
 
 
 def test_profiles_pay_for_discrete_noise():

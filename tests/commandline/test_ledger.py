@@ -106,7 +106,7 @@ def test_a_programme_says_the_noise(in_folder, capsys):
     assert f"(ε = {programme.measurement(count(starts[0])).map(1)[0]:.5g}" in said
     for more, start, message in [
         ((), "2024-01-09T00:00", "must match one release of the programme"),
-        (("--sampling-probability", "0.25"), starts[0], "sampling_probability (0.25) must be left out"),
+        (("--sampling-probability", "0.25"), starts[0], "--sampling-probability (0.25) must be left out"),
         ((), starts[1], "would exceed the budget"),
     ]:
         assert make("other", *more, start=start, epsilon=None) == 2
@@ -229,7 +229,7 @@ def test_every_end_after_the_spending_says_how_to_get_the_files(in_folder, capsy
     assert ("spent, nothing released" in capsys.readouterr().out) != recorded
     if not recorded:  # whoever does not read messages, does not pay twice
         assert make("day") == 2
-        assert f"entry 1 of {in_folder}/people.ledger has paid for this release, which is unfinished" in refusal(capsys)
+        assert "has paid for this release in entry 1, which is unfinished" in refusal(capsys)
     get_again(in_folder)
 
 
@@ -260,8 +260,9 @@ def test_a_disk_that_is_full_at_any_moment_loses_nothing(in_folder, capsys, monk
     if code == 0:
         return
     assert re.search(
-        r"(ledger \(/.*/people\.ledger\): No space left on device; free some space there(; entry|$)"
-        r"|file \(day\.(csv|json)\): No space left on device; free some space there, or choose another --output)",
+        r"(ledger \(/.*/people\.ledger\) cannot be used: No space left on device; free some space there(; entry|$)"
+        r"|file \(day\.(csv|json)\) cannot be used: No space left on device; free some space there, or choose another"
+        " --output)",
         said.splitlines()[-1],
     )
     assert (SPENT in said) == bool(entries)
@@ -301,7 +302,7 @@ def test_a_spent_entry_is_resumed_and_no_other(in_folder, capsys):
     assert new() == 0
     capsys.readouterr()
     assert make("day", "--resume") == 2
-    assert "people.ledger has no entry for this measurement; leave out resume to make a new one" in refusal(capsys)
+    assert "people.ledger has no entry for this measurement; a new one is made then" in refusal(capsys)
     assert make("day") == 0
     assert make("more") == 0  # whoever finished one may pay for another
     capsys.readouterr()
@@ -467,7 +468,7 @@ def test_without_memory_for_linear_algebra_nothing_is_spent(in_folder, capsys, m
     monkeypatch.setattr(release, "take_buffers", no_memory)
     capsys.readouterr()
     assert make("day") == 2
-    assert "not enough memory" in refusal(capsys)
+    assert "takes more memory" in refusal(capsys)
     assert Path("people.ledger").read_bytes() == before
 
 

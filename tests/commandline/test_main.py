@@ -428,8 +428,9 @@ def test_a_full_or_broken_disk_leaves_earlier_files(log_file, tmp_path, capsys, 
 
     monkeypatch.setattr(f"opendp_timeseries._files.os.{call}", failing)
     if main(arguments(log_file, tmp_path / "out", *force)) == 2:
-        assert f"file ({tmp_path}/out{SUFFIXES[nth]}): No space left on device; free some space there, or" in refusal(
-            capsys
+        assert (
+            f"file ({tmp_path}/out{SUFFIXES[nth]}) cannot be used: No space left on device; free some space there, or"
+            in refusal(capsys)
         )
         after = contents(tmp_path)
         assert after.keys() == before.keys()
@@ -456,7 +457,10 @@ def test_what_cannot_be_written_is_found_out_before_the_log_is_read(
 
     monkeypatch.setattr("opendp_timeseries._files.os.open", closed)
     assert main(arguments(log_file, tmp_path / "new")) == 2
-    assert f"file ({tmp_path}/new.csv): Permission denied; check that it exists, and that you may" in refusal(capsys)
+    assert (
+        f"file ({tmp_path}/new.csv) cannot be used: Permission denied; check that it exists, and that you may"
+        in refusal(capsys)
+    )
     assert {path.name for path in tmp_path.iterdir()} == {"log.csv", "out.json"}
 
 
@@ -614,7 +618,7 @@ def test_the_zone_of_times_in_parquet(tmp_path, capsys, more, counts, aware):
     capsys.readouterr()
     if not aware:
         assert main(arguments(tmp_path / "log.parquet", tmp_path / "o", **given | {"times_zone": "Asia/Tokyo"})) == 2
-        assert "times_zone ('Asia/Tokyo') must be UTC, or the grid's, for Parquet" in refusal(capsys)
+        assert "--times-zone ('Asia/Tokyo') must be UTC, or the grid's, for Parquet" in refusal(capsys)
 
 
 def test_a_tab_separated_file(tmp_path):
@@ -756,9 +760,13 @@ def test_out_of_memory_names_the_log_and_a_way_out(log_file, tmp_path, capsys, m
     monkeypatch.setattr(release, "read_log", exhausted)
     assert main(arguments(log_file, tmp_path / "out")) == 2
     said = refusal(capsys)
-    assert f"not enough memory for the log ({log_file}); use a machine with more, or fewer steps (--size)" in said
+    assert (
+        f"file ({log_file}) takes more memory than there is; use a machine with more, or fewer steps (--size)" in said
+    )
     assert main(arguments(tmp_path / "log.parquet", tmp_path / "out")) == 2
-    assert "log.parquet); use a machine with more, or fewer steps (--size)" in refusal(capsys)
+    assert "log.parquet) takes more memory than there is; use a machine with more, or fewer steps (--size)" in refusal(
+        capsys
+    )
 
     def wrapped(*_, **__):  # as Python does where a class is made
         try:
@@ -768,7 +776,7 @@ def test_out_of_memory_names_the_log_and_a_way_out(log_file, tmp_path, capsys, m
 
     monkeypatch.setattr(release, "read_log", wrapped)
     assert main(arguments(log_file, tmp_path / "out")) == 2
-    assert "not enough memory for the log" in refusal(capsys)
+    assert "takes more memory than there is" in refusal(capsys)
     monkeypatch.undo()
     monkeypatch.setattr("opendp_timeseries.plugin.participation_count.engine_of", exhausted)  # OpenDP wraps it
     assert main(arguments(log_file, tmp_path / "out")) == 2
@@ -859,7 +867,7 @@ def test_a_record_that_claims_too_much_is_refused(log_file, tmp_path, capsys):
         assert message in (said := refusal(capsys))
         assert document["guarantee"] in said
     assert main(["verify", str(tmp_path / "none.json")]) == 2
-    assert f"file ({tmp_path}/none.json): No such file" in refusal(capsys)
+    assert f"file ({tmp_path}/none.json) cannot be used: No such file" in refusal(capsys)
 
 
 def test_of_the_public_log_it_says_what_caps_take_away(tmp_path, capsys):

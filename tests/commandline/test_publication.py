@@ -354,7 +354,7 @@ def test_public_files_are_in_utf8_or_refused(city, capsys, monkeypatch, command,
     second = "# Москва" if name == "cp1251" else "# Köln"
     (city / file).write_bytes("\n".join([first, second, *lines]).encode(name))
     assert main([command, "publication.toml"]) == 2
-    what = file if file == "publication.toml" else f"keys ({file})"
+    what = "the file" if file == "publication.toml" else f"keys ({file})"
     assert f"{what} must be text in UTF-8{message}" in refusal(capsys)
     assert ts.Ledger("trips.ledger").entries == ()
 
@@ -412,7 +412,7 @@ def test_init_writes_every_word_and_never_over_a_file(city, capsys):
     )
     assert {name for table in tomllib.loads(every).values() for name in table} == WORDS.keys()
     (city / "every.toml").write_text(every)
-    assert publication.read_publication(city / "every.toml")[0].keys() == WORDS.keys()  # its examples can be read
+    assert publication.read_publication(city / "every.toml", {}).keys() == WORDS.keys()  # its examples can be read
     capsys.readouterr()
     assert main(["init", "publication.toml"]) == 2
     assert "exists already; choose another name, or edit it" in refusal(capsys)
@@ -437,7 +437,7 @@ def test_init_asks_in_a_terminal(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", type("Terminal", (), {"isatty": lambda self: True})())
     options = publication.argparse.Namespace(**dict.fromkeys([*WORDS, "quiet"]), path=tmp_path / "publication.toml")
     publication.init(options, ask)
-    values, lines = publication.read_publication(tmp_path / "publication.toml")
+    values = publication.read_publication(tmp_path / "publication.toml", lines := {})
     assert (values["step_cap"], values["epsilon"], values["season"]) == (2, 1.0, [24.0, 168.0])
     assert values.keys() == answers.keys() == lines.keys()
     said = capsys.readouterr().err
@@ -543,7 +543,7 @@ def test_a_plan_needs_no_cap_and_says_what_rough_knowledge_tells(city, capsys):
     assert main([*plan, *series, "--level", "200"]) == 0
     said = capsys.readouterr().out
     assert "Best: private series" in said
-    assert "Say it by --participation 90%:20 100%:500: 90% come at most 20 times, the heaviest 500." in said
+    assert "Say it by --participation 0.9:20 1:500: 90% come at most 20 times, the heaviest 500." in said
     assert "=" not in said.partition("Best")[2].partition("Run,")[0]
     caps, known = ["--participation-cap", "20", "200"], ["--participation", "90%:20", "100%:500"]
     assert main([*plan, *series, "--level", "200", *caps, *known]) == 0
@@ -563,7 +563,7 @@ def test_a_plan_of_a_publication(tmp_path, capsys, monkeypatch):
     assert main(["init", "publication.toml", *flags.split()]) == 0
     capsys.readouterr()
     assert main(["plan", "publication.toml"]) == 2
-    assert f"season (line {line_of(tmp_path, 'season =')})" in (said := refusal(capsys))
+    assert f"line {line_of(tmp_path, 'season =')}: season (168)" in (said := refusal(capsys))
     assert "(168) must be steps and an amplitude" in said
     changed(tmp_path, '["24:90", 168.0]', '["24:90", "168:30"]')
     # In place of the file's.
@@ -673,7 +673,7 @@ def test_a_programme_says_the_error_to_expect_of_each_part(city, capsys):
     assert "noise of series noise of people error of series error of city error of district alone" in said
     assert main(["programme", "publication.toml", "--new", "--deviation", "20"]) == 2
     assert not (city / "trips.ledger").exists()
-    assert f"by season (line {line_of(city, 'season =')}) 24:90, by deviation and time_scale, or by" in refusal(capsys)
+    assert f"give season (line {line_of(city, 'season =')}) 24:60, or deviation and time_scale, or" in refusal(capsys)
 
 
 @pytest.mark.long
@@ -802,10 +802,10 @@ def test_several_publications_share_one_budget(tmp_path, monkeypatch, capsys):
     both = ["programme", "hours.toml", "--beside"]
     capsys.readouterr()
     for file, said in {
-        "same.toml": "output (hours) in same.toml must not be that of hours.toml: give each publication its own",
+        "same.toml": "output (hours) in same.toml must not be that of hours.toml; give each publication its own",
         "dear.toml": "epsilon (3.0) in dear.toml must be that of hours.toml, 2.0: publications within one",
         "sampled.toml": "sampling (stratified) in sampled.toml must be that of hours.toml, poisson",
-        "hours.toml": "holds these counts twice: plan each publication once",
+        "hours.toml": "holds these counts twice; plan each publication once",
     }.items():
         assert main([*both, file, "--new"]) == 2
         assert said in refusal(capsys)
@@ -874,7 +874,7 @@ def test_a_page_grows_with_the_parts(tmp_path, monkeypatch, capsys):
     assert main(["programme", "days.toml", "--new", "--quiet"]) == 0
     capsys.readouterr()
     assert main(["summary", "days.toml"]) == 2
-    assert "has no part that was released: run 'release' first" in refusal(capsys)
+    assert "has no part that was released; run 'release' first" in refusal(capsys)
     for number, name in enumerate(("2024-03", "2024-04"), 1):
         assert main(["release", "days.toml", "--quiet"]) == 0
         assert main(["summary", "days.toml"]) == 0
@@ -1002,7 +1002,7 @@ def test_check_names_the_form_of_a_file(tmp_path, capsys, monkeypatch, when, for
     capsys.readouterr()
     assert main(check) == 2
     assert (
-        "delimiter (',') does not separate the columns in the first line of trips-2024-04.csv, which ';' does: give"
+        "delimiter (',') does not separate the columns in the first line of trips-2024-04.csv, which ';' does; give"
         in (refusal(capsys))
     )
     (tmp_path / "trips.toml").write_text(changed_text)

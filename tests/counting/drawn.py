@@ -625,7 +625,7 @@ def refusal(case, engine):
     """What an engine, or the count, says of a combination that cannot be; None where it can."""
     said = []
     if case.whole and case.excess != "drop" and case.tiers is None:
-        said.append("nobody be weighed down to a cap")
+        said.append("nobody is weighed down")
     if case.period is not None:
         integer, grid = isinstance(case.period.length, int), case.grid
         if case.whole:

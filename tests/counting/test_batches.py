@@ -100,7 +100,7 @@ def test_the_share_that_is_read_grows_to_the_whole(tmp_path):
 
 
 def test_one_column_is_not_who_and_when(tmp_path):
-    with pytest.raises(ValueError, match="column 'when' must not be identifier and time at once; give another --time"):
+    with pytest.raises(ValueError, match="column 'when' must not be identifier and time at once; give another time"):
         read_csv_log(log_file(tmp_path, 1), count_of("when", "when", GRID).reading, zone="UTC")
 
 

@@ -87,7 +87,7 @@ def test_a_day_that_clocks_skip_is_no_period():
     ],
 )  # fmt: skip
 def test_steps_that_lie_in_two_periods_are_refused(period, grid):
-    refuses(r"step \d+ of TimeGrid.* lies in more than one .*Choose steps", period.starts, grid)
+    refuses(r"step \d+ of TimeGrid.* lies in more than one .*choose steps", period.starts, grid)
 
 
 def test_a_step_of_seven_hours_is_in_two_days():

@@ -200,9 +200,9 @@ def test_convolution_of_other_kernels():
     double = Kernel.from_taps([1.0, 0.5, 0.5])
     assert double.is_symmetric_decreasing
     assert double.convolve(double).l1 == 4
-    refuses(r"kernel sizes \(4 and 3\) must be equal", signed.convolve, double)
+    refuses("kernel sizes", signed.convolve, double)
     faint = Kernel.from_taps([2.0**-20, 0, 0])
-    refuses("less than one unit at resolution_bits", faint.convolve, faint)
+    refuses("resolution_bits", faint.convolve, faint)
 
 
 def test_a_copy_is_as_fixed_as_the_kernel():

@@ -117,12 +117,16 @@ def test_a_stage_that_no_release_knows_of_is_not_charged_for_less_than_it_does(t
 
 def test_no_noise_is_sought_for_a_chain_that_reaches_further_than_its_releases_know(tmp_path):
     chain = count() >> _stage(count().output_space, _further)
-    with pytest.raises(ValueError, match=r"not of this package \(make_user_transformation\)"):
-        new(tmp_path).least_scale(chain, sampling_probability=0.5)
+    refuses(
+        r"not of this package \(make_user_transformation\)", new(tmp_path).least_scale, chain, sampling_probability=0.5
+    )
     with pytest.raises(ValueError, match=r"not of this package \(make_user_transformation\)"):
         ts.Programme.plan([count(), chain], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
-    with pytest.raises(ValueError, match=r"not of this package \(make_user_transformation\)"):
-        ts.Programme.plan([count()], epsilon=1.0, delta=1e-6, sampling_probability=0.5).measurement(chain)
+    refuses(
+        r"not of this package \(make_user_transformation\)",
+        ts.Programme.plan([count()], epsilon=1.0, delta=1e-6, sampling_probability=0.5).measurement,
+        chain,
+    )
 
 
 @pytest.mark.parametrize("fixed", [True, False])
@@ -203,7 +207,7 @@ def test_a_record_of_a_release_made_elsewhere_is_spent_too(tmp_path):
     assert "exceeds the budget" in repr(book)
     assert not book.verify().within
     refuses("would exceed", book.release, measurement(1e6), nothing_is_read)
-    refuses("is used up", book.least_scale, count(), sampling_probability=0.5)
+    refuses("ledger", book.least_scale, count(), sampling_probability=0.5)
 
 
 def test_a_composition_is_one_entry(tmp_path):
@@ -267,7 +271,7 @@ def test_a_measurement_that_fails_has_spent_and_can_be_resumed(tmp_path, monkeyp
     spent = book.spent()
     assert spent.epsilon > 0
     assert book.paid(measurement(21.0)) is None
-    refuses("has no entry for this measurement", book.release, measurement(21.0), nothing_is_read, resume=True)
+    refuses("resume", book.release, measurement(21.0), nothing_is_read, resume=True)
     assert book.paid(measurement()) == book.entries[0]
     release = book.release(measurement(), LOG, resume=True)
     assert (states(book), book.spent()) == (["released"], spent)
@@ -400,9 +404,9 @@ def test_other_identifiers_and_other_days_are_other_individuals(tmp_path):
     for book, columns in ((persons, ("seller", "entered")), (days, ("seller", "entered")), (days, ("buyer", "left"))):
         metric, before = (None if book is persons else day), book.path.read_bytes()
         chain, made = of_columns(*columns, metric=metric)
-        refuses(r"about individuals by the columns .buyer.*Keep another ledger", book.release, made, nothing_is_read)
-        refuses("Keep another ledger", book.least_scale, chain, sampling_probability=0.5)
-        refuses("Keep another ledger", book.add, made(log))
+        refuses("the ledger", book.release, made, nothing_is_read, rule="about individuals by the columns .buyer")
+        refuses("the ledger", book.least_scale, chain, sampling_probability=0.5)
+        refuses("the ledger", book.add, made(log))
         assert book.path.read_bytes() == before
         releases = [book.releases()[0].at_distance(1), made(log)]
         refuses("identifier column", ts.write_releases, releases)
@@ -728,8 +732,14 @@ def test_a_ledger_is_made_where_none_is_and_opened_where_one_is(tmp_path):
     with pytest.raises(FileExistsError):
         new(tmp_path)
     assert book.path.read_bytes() == before
-    with pytest.raises(FileNotFoundError, match=r"cannot be locked.*No such file"):
-        ts.Ledger.create(tmp_path / "none" / "people.ledger", epsilon=1.0, delta=1e-6)
+    refuses(
+        r"cannot be locked.*No such file",
+        ts.Ledger.create,
+        tmp_path / "none" / "people.ledger",
+        error=FileNotFoundError,
+        epsilon=1.0,
+        delta=1e-6,
+    )
     (tmp_path / "linked").symlink_to(book.path)
     refuses("must not be a symbolic link", ts.Ledger, tmp_path / "linked", error=OSError)
 

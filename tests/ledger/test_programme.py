@@ -78,15 +78,15 @@ def test_each_release_has_its_measurement():
         assert measurement.map(1) == mechanism.loss().epsilon_delta(1e-6)
         release = measurement({"id": np.array([1]), "time": np.array(["2024-01-01"], dtype="datetime64[s]")})
         assert release.design == mechanism
-    refuses("it matches 0", programme.measurement, month("2025-01-01"))
+    refuses("chain", programme.measurement, month("2025-01-01"), rule="not 0$")
     refuses("must be a count of this package", programme.measurement, programme.measurement(chains[0]), error=TypeError)
 
 
 def test_one_signal_may_be_released_in_two_ways():
     programme = plan([month(), month()], sampling_probability=[0.2, 1.0])
-    refuses(r"it matches 2; give number=, one of 1, 2", programme.measurement, month())
+    refuses("chain", programme.measurement, month(), rule="not 2$", remedy="one of 1, 2$")
     assert programme.measurement(month(), number=1).map(1) < programme.measurement(month(), number=2).map(1)
-    refuses("it matches 0 as number 3", programme.measurement, month(), number=3)
+    refuses("chain", programme.measurement, month(), number=3, rule="not 0 as number 3$")
 
 
 def test_a_promise_that_data_do_not_react_lowers_the_loss_only_where_the_docs_say_so():

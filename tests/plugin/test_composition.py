@@ -185,9 +185,7 @@ def test_what_has_no_known_loss_is_refused_by_name(log_space, members):
     gaussian = count(log_space) >> ts.then_lp_distance(FLOATS) >> dp.m.then_gaussian(2.0)
     added = dp.c.make_composition([members[0], members[0]])
     for other in (laplace, gaussian, added, dp.c.make_approximate(laplace)):
-        with pytest.raises(
-            TypeError, match=r"measurements\[1\] .* has no loss that is known here.*subsampled_gaussian"
-        ):
+        with pytest.raises(TypeError, match=r"measurements\[1\] .*subsampled_gaussian.*loss is not known"):
             ts.make_composition([members[0], other])
 
     # A map that states the same is no reason to believe that the loss is the same.
@@ -195,7 +193,7 @@ def test_what_has_no_known_loss_is_refused_by_name(log_space, members):
         return members[0].map(1)
 
     copied = dp.m.make_user_measurement(*log_space, members[0].output_measure, lambda data: 0, mimic)
-    refuses("no loss that is known", ts.make_composition, [copied], error=TypeError)
+    refuses("loss is not known", ts.make_composition, [copied], error=TypeError)
 
 
 def test_wrong_lists_are_refused_by_name(log_space, members):
@@ -266,7 +264,7 @@ def test_a_query_of_a_composition_refuses_what_it_cannot_do(log_space):
     ctx = context(log_space, dp.loss_of(epsilon=0.8, delta=1e-6))
     counted = ctx.query().participation_count(GRID, participation_cap=10)
     refuses("nothing would be released", counted.composition, [noise(1.0, 0.0)])
-    refuses(r"its loss .* exceeds", counted.composition([noise(0.1), noise(0.1)], factor=1.0).release)
+    refuses("loss of the query", counted.composition([noise(0.1), noise(0.1)], factor=1.0).release)
     refuses("exceeds this query's share", counted.composition([noise(9.0)], delta=1e-3).release)
     with pytest.raises(ValueError, match="leaves no room for Gaussian noise"):
         context(log_space, dp.loss_of(epsilon=0.8)).query().composition([count(log_space) >> noise()])

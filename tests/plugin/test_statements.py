@@ -372,7 +372,7 @@ def check(chosen):
         for k, release in enumerate(releases):
             if case.way in SILENT:
                 demand_silence(release, case, "make_user_measurement" if case.way == "user measurement" else
-                               case.foreign or "nothing is stated of this release")  # fmt: skip
+                               case.foreign or "this release has no statement")  # fmt: skip
             elif case.foreign:
                 demand_silence(release, case, case.foreign)
             else:
@@ -418,9 +418,9 @@ def test_where_nobody_says_what_is_invoked_nothing_is_stated(monkeypatch, tmp_pa
     ledger = ts.Ledger.create(tmp_path / "ledger", epsilon=9.0, delta=1e-3)
     monkeypatch.setattr(_opendp, "_INVOCATIONS", {})  # as in an OpenDP that invokes by other functions
     for release in (measurement(LOG), foreign(LOG), *ts.make_composition([measurement] * 2, delta=1e-6)(LOG)):
-        demand_silence(release, None, "nothing is stated of this release.*call the measurement itself")
+        demand_silence(release, None, "this release has no statement.*call the measurement itself")
         assert release.grid == GRID  # for figures
-        refuses("nothing is stated", ledger.add, release)
+        refuses("this release", ledger.add, release)
     # A ledger has invoked the measurement itself.
     ledger.release(measurement, LOG)
     ledger.verify()
@@ -429,7 +429,7 @@ def test_where_nobody_says_what_is_invoked_nothing_is_stated(monkeypatch, tmp_pa
 def test_where_a_queryable_does_not_say_whose_it_is_nothing_is_stated():
     context = case().context()
     context.queryable.__opendp_dict__ = None
-    demand_silence(context(case().measurement()), None, "nothing is stated of this release")
+    demand_silence(context(case().measurement()), None, "this release has no statement")
     release = case("OpenDP's nested").release()[0][0]
     assert release.grid == GRID
 
@@ -441,7 +441,7 @@ def test_a_function_that_is_called_by_itself_states_nothing():
     )
     function = function_eval(measurement.function, LOG, TI="ExtrinsicObject")
     for release in (function, stage(LOG)):
-        demand_silence(release, None, "nothing is stated of this release")
+        demand_silence(release, None, "this release has no statement")
 
 
 def test_post_processing_that_invokes_a_measurement_states_nothing_of_another():
@@ -478,8 +478,9 @@ def test_releases_are_plain_values_that_keep_no_data():
 
 def test_a_page_says_why_nothing_is_stated():
     release = case(front="make_user_transformation").measurement()(LOG)
-    assert "No guarantee is stated: it is not known how this signal was made: a stage (make_user_transformation)" in (
-        ts.interpolate(release).to_html()
+    assert (
+        "No guarantee is stated: this signal was made in a way that is not known: a stage (make_user_transformation)"
+        in (ts.interpolate(release).to_html())
     )
 
 

@@ -95,7 +95,7 @@ def test_parameters_and_output_measure_must_belong_together(measure, given, mess
 
 @pytest.mark.parametrize("measure", [dp.max_divergence(), dp.approximate(dp.smoothed_max_divergence())])
 def test_other_output_measures_are_refused(measure):
-    refuses(r"output_measure .* is not one of", make, error=TypeError, output_measure=measure)
+    refuses("output_measure", make, error=TypeError, output_measure=measure)
 
 
 def test_the_sampling_probability_has_no_default():

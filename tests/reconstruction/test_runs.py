@@ -296,7 +296,7 @@ def test_releases_in_other_tiers_are_not_joined_as_if_these_were_one():
 def test_what_is_not_one_count_on_adjacent_grids_is_refused():
     rng = np.random.default_rng(1)
     first, second, third = (of_hours(np.full(grid.size, 9.0), grid, rng) for grid in SPRING)
-    refuses(r"does not begin where .* ends: give the release between them", ts.smooth, [first, third])
+    refuses(r"does not begin where .* ends; give the release between them", ts.smooth, [first, third])
     other = of_hours(np.full(SPRING[1].size, 9.0), SPRING[1], rng, participation_cap=61)
     refuses("releases must be the same kinds of series on every grid", ts.smooth, [first, other])
     for twice in ([first, first], [first, second, second]):

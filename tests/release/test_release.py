@@ -130,9 +130,9 @@ def test_nothing_is_stated_where_nothing_is_known():
     unknown = behind(count() >> ts.then_lp_distance(dp.l2_distance(T=float)))(LOG)
     part = behind(count(**BY_PLACE))(LOG).by_key()["a"]
     for release, message in (
-        (unknown, "not known how this signal was made"),
-        (release_of(steps=[2], values=[1.0], signal=48), "not known how this signal was made"),
-        (part, "ask the release of the whole panel"),
+        (unknown, "this signal"),
+        (release_of(steps=[2], values=[1.0], signal=48), "this signal"),
+        (part, "this release"),
         (behind(count(), scale=0.0)(LOG), r"scale \(0.0\) is no noise"),
         (behind(count(), scale=1e-200)(LOG), "no finite loss"),
     ):
