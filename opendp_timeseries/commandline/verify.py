@@ -61,7 +61,10 @@ def _verified(record: Path, published: Path | None) -> tuple[str, str]:
             _check_place([item.design for item in releases if item.stated.parent == parent], parent, programme, record)
         if not Counter(release.design for release in releases) <= Counter(programme.designs):
             raise Refusal(
-                "record", Quoted(record), f"holds more releases of one count than were planned in {published}"
+                "record",
+                Quoted(record),
+                f"holds more releases of one count than were planned in {published}",
+                "ask its publisher",
             )
     singles, of_all = [release.guarantee() for release in releases], ""
     if len(releases) > 1:
