@@ -552,7 +552,7 @@ def test_a_plan_needs_no_cap_and_says_what_rough_knowledge_tells(city, capsys):
     assert "Say it by" not in said
     assert main(["plan", "publication.toml", "--level", "200", *series]) == 2
     said = refusal(capsys)
-    assert re.search(r"leave out every \(line \d+\); of a programme.*; see .* plan --help", said)
+    assert re.search(r"line \d+: every must be left out of 'plan'.*; of a programme.*; see .* plan --help", said)
 
 
 def test_a_plan_of_a_publication(tmp_path, capsys, monkeypatch):
