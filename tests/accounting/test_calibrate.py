@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import mpmath as mp
 import pytest
 
+from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence
@@ -123,7 +124,8 @@ def test_a_number_is_met_from_above_to_twelve_digits():
         assert found in asked  # it was seen to hold
         assert len(asked) < 80
     assert calibrate(lambda _: 0.0, 1e-6) < 1e-290
-    refuses("the budget is used up", calibrate, lambda _: 1.0, 1e-6, refusal="the budget is used up")
+    refuses("budget", calibrate, lambda _: 1.0, 1e-6)
+    refuses("epsilon", calibrate, lambda _: 1.0, 1e-6, refusal=Refusal("epsilon", 0.0, "is used up"))
 
 
 def test_few_losses_are_asked_for():

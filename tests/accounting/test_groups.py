@@ -158,8 +158,7 @@ def test_what_groups_cannot_be_is_refused_by_name():
         ("ab", "must list one share"),
     ):
         refuses(message, count_of, CITY, shares)
-    with pytest.raises(ValueError, match="must be one for the keys and each of 1 levels of groups, and add up to 16"):
-        Grouping(groups=Grouping.of(CITY, KEYS).groups, shares=(13, 4))
+    refuses("shares", Grouping, groups=Grouping.of(CITY, KEYS).groups, shares=(13, 4), rule="add up to 16")
     deep = {"1": {"2": {"3": {"4": {"5": {"6": KEYS}}}}}}
     refuses("shares must be given for 6 levels", Grouping.of, deep, KEYS)
     assert Grouping.of(deep, KEYS, [4 / 16] + [2 / 16] * 6).shares == (4, 2, 2, 2, 2, 2, 2)
