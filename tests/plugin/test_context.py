@@ -117,9 +117,9 @@ def test_a_failure_probability_that_cannot_fit_is_named_before_any_scale(log_spa
 
 def test_import_and_reload_register_once():
     importlib.reload(ts)
-    importlib.reload(importlib.import_module("opendp_timeseries.plugin.circulant_filter"))
+    importlib.reload(importlib.import_module("opendp_timeseries.plugin.totals"))
     importlib.reload(ts)
-    names = ["participation_count", "assume_participation", "circulant_filter", "subsampled_gaussian"]
+    names = ["participation_count", "assume_participation", "totals", "subsampled_gaussian"]
     assert all(name in constructors for name in names)
     then(ts.make_participation_count)
 
