@@ -18,9 +18,8 @@ from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extr
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal, UnknownSignal, check_extent
-from opendp_timeseries.design.tiers import tiers_for
+from opendp_timeseries.design.tiers import Tiers, tiers_for
 from opendp_timeseries.design.unit import Unit
-from opendp_timeseries.design.weighting import Downweight
 from opendp_timeseries.grid import Period, TimeGrid
 
 #: Entries of a signal are clamped to this magnitude, up to which float64 holds every whole number.
@@ -205,14 +204,10 @@ def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
         caps |= {"step_cap": None, "value": source.value, "bound": reading.step_cap}
     caps |= sizes
     caps |= {"key_cap": reading.key_cap, **panel}
-    if count.tiers is not None:
+    if isinstance(weighting, Tiers):
         if reading.grouping is not None:
             caps |= {"groups": reading.grouping.groups.tree, "shares": reading.grouping.fractions()}
         name = "then_private_series" if budget else "then_participation_count"
         return _call(name, "grid", *tiering, **budget, **caps)
     per = [] if count.per is None else [f"per={_call_of_grid(count.per)}"]
-    if isinstance(weighting, Downweight):
-        excess, norm = None, None if weighting.norm == "l2" else weighting.norm
-    else:
-        excess, norm = "drop", None
-    return _call("then_participation_count", "grid", *per, **caps, excess=excess, norm=norm)
+    return _call("then_participation_count", "grid", *per, **caps, **weighting.arguments())

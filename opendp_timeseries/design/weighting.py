@@ -61,6 +61,10 @@ class Drop(_Capped):
         """Return how far individuals with this reach move the counts."""
         return count_influence(**reach._asdict(), participation_cap=self.cap)
 
+    def arguments(self) -> dict[str, str]:
+        """Return what a constructor is called with, beside the cap."""
+        return {"excess": "drop"}
+
     def words(self, place: str) -> str:
         """Say in which steps, or whatever they are in, an individual counts."""
         return f"at most {self.cap} {place}{'' if self.cap == 1 else 's'}"
@@ -98,13 +102,17 @@ class Downweight(_Capped):
         """Return how far individuals with this reach move the counts."""
         return count_influence(**reach._asdict(), participation_cap=self.cap, norm=self.norm)
 
+    def arguments(self) -> dict[str, str]:
+        """Return what a constructor is called with, beside the cap."""
+        return {} if self.norm == "l2" else {"norm": self.norm}
+
     def words(self, place: str) -> str:
         """Say in which steps, or whatever they are in, an individual counts, and how much."""
         half = self.cap * (4 if self.norm == "l2" else 2)  # weights are √(cap/n), or cap/n
         return f"every {place} (in more than {self.cap}, for less in each: in {half}, for half)"
 
 
-#: All ways of weighting. A closed union: mypy finds whoever does not know one of them.
+#: All ways of weighting. A closed union: mypy finds whoever calls what one of them lacks.
 Weighting = Drop | Downweight | Tiers
 
 #: What becomes of an individual in more steps than the cap.

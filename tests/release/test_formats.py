@@ -4,14 +4,17 @@
 """
 
 import json
+from dataclasses import fields
 from functools import reduce
 from pathlib import Path
+from typing import get_args
 
 import jsonschema
 import pytest
 import referencing
 
 import opendp_timeseries as ts
+from opendp_timeseries.design.weighting import Weighting
 from opendp_timeseries.ledger.book import Chain, read_chain
 from opendp_timeseries.release.documents import read_document
 from tests.limits import within
@@ -51,6 +54,12 @@ def without_software(document):
 
 def test_every_kind_and_version_has_a_schema_and_an_example():
     assert {f"{kind_of(path)}-{path.stem[-1]}.json" for path in EXAMPLES} == set(SCHEMAS)
+
+
+def test_every_weighting_is_in_the_schema():
+    forms = SCHEMAS["release-1.json"]["$defs"]["weighting"]["oneOf"]
+    in_schema = {tag: set(form["properties"]) for form in forms for tag, form in form["properties"].items()}
+    assert in_schema == {kind.tag: {field.name for field in fields(kind)} for kind in get_args(Weighting)}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
