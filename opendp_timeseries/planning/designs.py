@@ -414,6 +414,103 @@ def variance_ratio(sampled: Candidate, every: Candidate) -> float:
     return sampled.scale**2 / (sampled.sampling_probability * every.scale**2)
 
 
+@dataclass(frozen=True)
+class _Comparison:
+    """The setting that all designs of a plan share, in which each becomes a candidate."""
+
+    reading: Reading
+    tiers: Tiers
+    budget: Budget
+    individuals: int
+    signal: SignalModel
+    by_gap: Mapping[int, Participation]  # empty if unknown
+    sampling: str
+
+    def calibrated(self, signal: Signal, sampling: Sampling) -> Design:
+        """Return a design with the least noise within the budget."""
+        design = Design(signal=signal, sampling=sampling, scale=1.0)
+        return replace(design, scale=calibrate(design.law(self.individuals).at, self.budget))
+
+    def private_series(self) -> Candidate:
+        """Return the series without a cap."""
+        count, by_gap = Count(self.reading, self.tiers), self.by_gap
+        design = self.calibrated(Signal(count), Sampling())
+        often = by_gap[1] if by_gap and by_gap[1].total > 0 else participation_of({}, self.reading.grid.size)
+        error = error_at_tiers(self.signal, count, design.scale, often)
+        return Candidate(
+            **error._asdict(), name=PRIVATE, sampling_probability=1.0, std=0.0, scale=design.scale,
+            excess="downweight", lost=0.0, design=design,
+        )  # fmt: skip
+
+    def capped(self, pair: tuple[int, int], p: float, width: float) -> Candidate:
+        """Return the better way to treat people above a cap.
+
+        :param pair: the cap and the gap.
+        :param p: the sampling probability.
+        :param width: of the filter, 0 for none.
+        """
+        if width and pair[1] == 1:
+            return self.with_excess("drop", pair, p, width)  # without a gap, a filter needs people in few steps
+        # Downweighting loses less, for the same noise; but where δ is near p, sampling needs people in few steps.
+        options = ("downweight",) if p == 1 else ("downweight", "drop")
+        return min((self.with_excess(excess, pair, p, width) for excess in options), key=_smoothed)
+
+    def with_excess(self, excess: str, pair: tuple[int, int], p: float, width: float) -> Candidate:
+        """Return a capped count that treats people above the cap in one way."""
+        (cap, gap), size, by_gap = pair, self.reading.grid.size, self.by_gap
+        weighting = capped(cap, excess=excess)
+        count = Count(replace(self.reading, gap=gap), weighting)
+        bits = {"resolution_bits": count.resolution_bits} if count.resolution_bits else {}
+        kernel = gaussian_kernel(size, width, **bits) if width else identity_kernel(size)
+        sampling = Sampling.of(p, self.sampling) if p < 1 else Sampling()
+        design = self.calibrated(Signal(count, (kernel,) if width else ()), sampling)
+        remaining, doubt = 1.0, 0.0  # the share of the counts that the caps leave, and how far that may be off
+        if by_gap:
+            remaining, doubt = remaining_fraction(by_gap[1], by_gap.get(gap, by_gap[1]), weighting)
+            remaining = max(remaining, 1e-9)
+        error = expected_error(self.signal.scaled(remaining), kernel, sampling, design.scale)
+        size_of_signal = math.sqrt((self.signal.mean or 0.0) ** 2 + self.signal.covariance[0])
+        missing = math.hypot(1 - remaining, doubt) * size_of_signal
+        # Of the capped series, which is `remaining` times the full one, this much is unresolved; of the full one, more.
+        unresolved = error.smoothed**2 * (2 - remaining) / remaining
+        return Candidate(
+            name=sampling.words(),
+            sampling_probability=p,
+            std=width,
+            scale=design.scale,
+            noise=error.noise,
+            bias=math.hypot(error.bias, missing),
+            smoothed=math.sqrt(unresolved + missing**2),
+            participation_cap=cap,
+            gap=gap,
+            excess=excess,
+            lost=1 - remaining if by_gap else None,
+            design=design,
+        )
+
+    def candidates(
+        self, pairs: Sequence[tuple[int, int]], probabilities: Sequence[float], widths: Sequence[float]
+    ) -> list[Candidate]:
+        """Compare caps, gaps and filters at the largest sampling probability; the others at the best cap and gap."""
+        number = len(widths) * (len(pairs) + len(probabilities) - 1)
+        done = itertools.count()
+
+        def candidate(pair: tuple[int, int], p: float, width: float) -> Candidate:
+            report(next(done), number)
+            return self.capped(pair, p, width)
+
+        largest = max(probabilities)
+        compared = {pair: [candidate(pair, largest, width) for width in widths] for pair in pairs}
+        if compared:
+            best = _best_pair(list(itertools.chain(*compared.values())))
+            compared[best] = [
+                reference if p == largest else candidate(best, p, reference.std)
+                for reference in compared[best]
+                for p in probabilities
+            ]
+        return [*itertools.chain(*compared.values()), self.private_series()]
+
+
 def plan(
     grid: TimeGrid,
     *,
@@ -581,73 +678,9 @@ def plan(
             )
         Sampling.of(p, sampling).blocks(grid.size)  # or refuse it
     widths = _as_list("std", std, partial(check.real, minimum=0.0))
-
-    def calibrated(design: Design) -> Design:
-        scale = calibrate(design.law(individuals).at, Budget(epsilon=epsilon, delta=delta))
-        return replace(design, scale=scale)
-
-    def private_series() -> Candidate:
-        count = Count(reading, tiers)
-        design = calibrated(Design(signal=Signal(count), sampling=Sampling(), scale=1.0))
-        often = by_gap[1] if by_gap and by_gap[1].total > 0 else participation_of({}, grid.size)
-        error = error_at_tiers(signal, count, design.scale, often)
-        return Candidate(
-            **error._asdict(), name=PRIVATE, sampling_probability=1.0, std=0.0, scale=design.scale,
-            excess="downweight", lost=0.0, design=design,
-        )  # fmt: skip
-
-    done = itertools.count()
-    candidates = len(widths) * (len(caps) * len(gaps) + len(probabilities) - 1)
-
-    def candidate(pair: tuple[int, int], p: float, width: float) -> Candidate:
-        report(next(done), candidates)
-        if width and pair[1] == 1:
-            return with_excess("drop", pair, p, width)  # without a gap, a filter gains nothing from downweighting
-        # Downweighting loses less, for the same noise; but where δ is near p, sampling needs people in few steps.
-        options = ("downweight",) if p == 1 else ("downweight", "drop")
-        return min((with_excess(excess, pair, p, width) for excess in options), key=_smoothed)
-
-    def with_excess(excess: str, pair: tuple[int, int], p: float, width: float) -> Candidate:
-        weighting = capped(pair[0], excess=excess)
-        count = Count(replace(reading, gap=pair[1]), weighting)
-        bits = {"resolution_bits": count.resolution_bits} if count.resolution_bits else {}
-        kernel = gaussian_kernel(grid.size, width, **bits) if width else identity_kernel(grid.size)
-        filters = (kernel,) if width else ()
-        sample = Sampling.of(p, sampling) if p < 1 else Sampling()
-        design = calibrated(Design(signal=Signal(count, filters), sampling=sample, scale=1.0))
-        scale, remaining, unsure = design.scale, 1.0, 0.0
-        if by_gap:
-            remaining, unsure = remaining_fraction(by_gap[1], by_gap.get(pair[1], by_gap[1]), weighting)
-            remaining = max(remaining, 1e-9)
-        error = expected_error(signal.scaled(remaining), kernel, sample, scale)
-        missing = math.hypot(1 - remaining, unsure) * math.sqrt((signal.mean or 0.0) ** 2 + signal.covariance[0])
-        # Of the capped series, which is `remaining` times the full one, this much is unresolved; of the full one, more.
-        unresolved = error.smoothed**2 * (2 - remaining) / remaining
-        return Candidate(
-            name=sample.words(),
-            sampling_probability=p,
-            std=width,
-            scale=scale,
-            noise=error.noise,
-            bias=math.hypot(error.bias, missing),
-            smoothed=math.sqrt(unresolved + missing**2),
-            participation_cap=pair[0],
-            gap=pair[1],
-            excess=excess,
-            lost=1 - remaining if by_gap else None,
-            design=design,
-        )
-
-    largest = max(probabilities)
-    pairs = itertools.product(caps, gaps)
-    compared = {pair: [candidate(pair, largest, width) for width in widths] for pair in pairs}
-    if compared:
-        best = _best_pair(list(itertools.chain(*compared.values())))
-        compared[best] = [
-            reference if p == largest else candidate(best, p, reference.std)
-            for reference in compared[best]
-            for p in probabilities
-        ]
+    comparison = _Comparison(
+        reading, tiers, Budget(epsilon=epsilon, delta=delta), individuals, signal, by_gap, sampling
+    )
     limits = "" if panel is None else f"{len(panel)} keys, "
     limits += "" if value is None else f"{value}, at most {step_limit} of one in a step and usually {tiers.typical}, "
     limits += f"events, at most {step_cap} of one in a step, " if step_cap > 1 else ""
@@ -655,7 +688,7 @@ def plan(
     limits += f"gap {gaps[0]}, " if len(gaps) == 1 and gaps[0] > 1 else ""
     return Plan(
         title=f"{grid.size} steps, {limits}(ε = {epsilon:g}, δ = {delta:g}), {signal.words}",
-        candidates=(*itertools.chain(*compared.values()), private_series()),
+        candidates=tuple(comparison.candidates([*itertools.product(caps, gaps)], probabilities, widths)),
         signal=signal,
         individuals=individuals,
         epsilon=epsilon,
