@@ -1,4 +1,10 @@
-"""From the releases of a panel, and perhaps of its totals, to series that are smoothed together."""
+"""From the releases of a panel, and perhaps of its totals, to series that are smoothed together.
+
+Rows are the keys of the panel, and then its totals (:class:`~.smoothing.hierarchy.Hierarchy`). The *top* is the total
+of all keys, smoothed as one series is. The *level* of a row is its mean count of a step, in each tier of activity:
+counts with a cap have one tier, private series several. The *crowd* of a local event are those who come to it, of whom
+nobody knows how often else they come. :mod:`~.smoothing.joint` makes one estimate of all.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -22,16 +28,18 @@ from opendp_timeseries.smoothing.observations import Observations
 from opendp_timeseries.smoothing.seasons import Season
 from opendp_timeseries.smoothing.structural import fit
 
-#: The least level of a part for the size of its departures, by its error and by the mean of all.
+#: The size of a row's departures goes by its level, but by no less than these shares of the level's error and of the
+#: mean level of all rows: an empty row may still have an event.
 _BY_ERROR: Final = 0.1
 _BY_MEAN: Final = 0.02
-#: How far a tier's level may be from what the levels of people say, by that.
+#: Prior standard deviation of a tier's level at one key, by what the level of all its people says: people at one key
+#: may come a third more or less often than elsewhere.
 _MISFIT: Final = 0.3
-#: Those who may come to a local event: how often, by where the first tier ends; and how likely it is that people like
-#: the station's come, and each of these.
+#: Crowds of local events: how often these people come elsewhere, by the end of the first tier. Their prior
+#: probabilities follow, the first of which is that of a crowd like the people of the key.
 _OFTEN: Final = (1.0, 2.5, 6.0, 15.0)
 _KINDS: Final = (0.25, 0.4, 0.2, 0.1, 0.05)
-#: The least noise by the deviation of all values, for arithmetic.
+#: Noise is taken to be no less than this share of the deviation of all values, as arithmetic needs some.
 _LEAST: Final = 1e-4
 
 
@@ -97,6 +105,7 @@ class _TopOfCounts:
     """Smooths the total of all as one series of counts is."""
 
     def __init__(self, step_cap: int, patterns: tuple[Season, ...], trend: bool, counts: bool, ahead: int) -> None:
+        # Somebody has from one to all events of the cap in a step, so that counts vary the more, by how much is unsure.
         self._ahead, self._dispersion, self._doubt = ahead, step_cap**0.5, 0.5 + math.log(step_cap) / 4
         self._patterns, self._trend, self._counts = patterns, trend, counts
 
@@ -157,16 +166,16 @@ def smooth_private_panel(
         values[:, rows] = of_level.values
         noise[rows] = max(of_level.scale, _LEAST * float(np.std(of_level.values)))
     step_cap = count.reading.step_cap
-    who = _Population(ends, weights, step_cap**0.5, patterns, trend, counts, run.ahead, Prior.of(step_cap))
+    population = _Population(ends, weights, step_cap**0.5, patterns, trend, counts, run.ahead, Prior.of(step_cap))
     estimate = smooth_jointly(
         values,
         noise,
         hierarchy,
         ahead=run.ahead,
-        top=who.top,
-        levels=who.levels,
-        crowds=who.crowds(),
-        weight=float(who.weights[0, -1]),
+        top=population.top,
+        levels=population.levels,
+        crowds=population.crowds(),
+        weight=float(population.weights[0, -1]),
         patterns=patterns,
         trend=trend,
         counts=counts,
@@ -216,8 +225,8 @@ class _Population(NamedTuple):
         estimate = panel(means, self.ends, self.weights, alike, (means.sum(axis=0), noise_of_all), prior=self.prior)
         totals, variances = above_zero(estimate.levels, estimate.variances, of_group)
         usual = np.maximum(totals, 0.0)[:, None] * top.level / max(float(top.level[-1] / self.weights[0, -1]), 1e-300)
-        free = (_MISFIT * usual) ** 2
-        tiers = usual + free / (free + noise[:, None] ** 2) * (means - usual)
+        prior_variance = (_MISFIT * usual) ** 2
+        tiers = usual + prior_variance / (prior_variance + noise[:, None] ** 2) * (means - usual)
         return Levels(_positive(tiers, noise, top), totals, variances)
 
     def crowds(self) -> Crowds:
@@ -233,7 +242,6 @@ def series_of_estimate(
     variances, by_row, rows = estimate.errors.variance(), estimate.errors.of_row(), []
     first, steps = 0, estimate.mean.shape[1]
     covers: ErrorCovers = "counts" if counts else "rate"
-    behind = tuple(sources)
     for release in releases:
         last = first + release.size // steps
         parts = [
@@ -244,7 +252,7 @@ def series_of_estimate(
                 covariance=by_row[row],
                 error_covers=covers,
                 events=_events(estimate, row),
-                sources=behind,
+                sources=tuple(sources),
                 model=model,
             )
             for row, part in zip(range(first, last), release.parts(), strict=True)
@@ -258,7 +266,7 @@ def series_of_estimate(
                 error_covers=covers,
                 events=[k * steps + step for k, part in enumerate(parts) for step in part.events],
                 parts=parts,
-                sources=behind,
+                sources=tuple(sources),
                 model=model,
             )
         )
