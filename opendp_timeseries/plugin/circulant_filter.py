@@ -60,34 +60,35 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     space = vector_space(input_domain)
     if not isinstance(kernel, Kernel):
         raise TypeRefusal("kernel", kernel, "must be given as a Kernel", "see gaussian_kernel")
-    signal = influence_space(input_metric)
-    if signal is None:
+    influence = influence_space(input_metric)
+    if influence is None:
         raise TypeRefusal(
             "input_metric",
             input_metric,
             "must be an influence metric, as of a count",
             "choose another distance behind the filter, by then_lp_distance(…)",
         )
-    series = signal.panel_size
+    series = influence.panel_size
     if kernel.size * series != space.size:
         size = f"{space.size}" if series == 1 else f"{space.size} / {series} series"
         raise Refusal("kernel size", kernel.size, f"must equal the signal's ({size})", "see gaussian_kernel(size=…)")
-    origin = signal.signal
-    weighed = origin is not None and not origin.kernels and origin.count.weighting.norm is not None
-    if weighed and largest_input(kernel, signal.resolution_bits) < _MIN_CLAMP:
+    signal = influence.signal  # None if it is not known what was counted
+    # Only people who are dropped have no norm: weights have binary places of their own, for which there must be room.
+    downweighted = signal is not None and not signal.kernels and signal.count.weighting.norm is not None
+    if downweighted and largest_input(kernel, influence.resolution_bits) < _MIN_CLAMP:
         kernel = kernel.rounded(_COARSE_BITS)
-    if (clamp := largest_input(kernel, signal.resolution_bits)) < _MIN_CLAMP:
+    if (clamp := largest_input(kernel, influence.resolution_bits)) < _MIN_CLAMP:
         raise Refusal(
             "kernel resolution",
             Quoted(f"{kernel.resolution_bits} bits"),
-            f"behind a signal of {signal.resolution_bits} bits leaves room for values up to {clamp} only",
+            f"behind a signal of {influence.resolution_bits} bits leaves room for values up to {clamp} only",
             "build both kernels with `resolution_bits=16` or fewer, or join them: first.convolve(second)",
         )
-    if origin is not None:
-        metric = signal_metric(origin.after(kernel))
+    if signal is not None:
+        metric = signal_metric(signal.after(kernel))
     else:
-        metric = influence_distance(signal.resolution_bits + kernel.resolution_bits, panel_size=series)
-    if weighed and origin is not None and origin.count.reading.gap == 1:
+        metric = influence_distance(influence.resolution_bits + kernel.resolution_bits, panel_size=series)
+    if downweighted and signal is not None and signal.count.reading.gap == 1:
         warnings.warn(
             "this filter does not lower the noise: behind a count that weighs people down, one individual may be in"
             " every step; give the count excess='drop', or a gap=… if individuals come no more often than that",
@@ -97,7 +98,7 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
 
     def function(values: object) -> NDArray[np.float64]:
         parts = np.split(np.asarray(values), series)
-        bits = signal.resolution_bits
+        bits = influence.resolution_bits
         return np.concatenate([circular_convolve(part, kernel, resolution_bits=bits) for part in parts])
 
     def stability_map(d_in: object) -> Influence:
@@ -130,9 +131,9 @@ def circular_convolve(values: ArrayLike, kernel: Kernel, *, resolution_bits: int
     :raises ValueError: if the number of values, which is public, is not ``T``.
     """
     clamp = largest_input(kernel, resolution_bits)
-    signal = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0)
-    if signal.shape != (kernel.size,):
-        raise Refusal("values", Quoted(f"shape {signal.shape}"), f"must have the shape ({kernel.size},) of the kernel")
-    integers = np.rint(np.ldexp(np.clip(signal, -clamp, clamp), resolution_bits))
+    numbers = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0)
+    if numbers.shape != (kernel.size,):
+        raise Refusal("values", Quoted(f"shape {numbers.shape}"), f"must have the shape ({kernel.size},) of the kernel")
+    integers = np.rint(np.ldexp(np.clip(numbers, -clamp, clamp), resolution_bits))
     # Adding 0.0 turns -0.0 into 0.0, so that equal results have equal bytes.
     return np.ldexp(circulant_product(integers, kernel.numerators), -(kernel.resolution_bits + resolution_bits)) + 0.0

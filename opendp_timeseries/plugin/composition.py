@@ -24,7 +24,8 @@ from opendp_timeseries.plugin.subsampled_gaussian import check_room, measurement
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Parent, Statement
 
-_REMEDY: Final = (
+#: What a composition may be of.
+_MEMBER: Final = (
     "a subsampled_gaussian behind stages of one log (with sampling_probability=1 it is OpenDP's Gaussian mechanism), or"
     " a composition of such; compose others with dp.c.make_composition"
 )
@@ -104,7 +105,7 @@ def _composition_of_noise(members: Sequence[dp.Measurement], view: View) -> dp.M
 
     def function(data: object) -> object:
         given = as_array(data, domain)
-        in_order, name = iter(parents), secrets.token_hex(16)
+        in_order, name = iter(parents), secrets.token_hex(16)  # members are asked in the order of the designs
 
         def label(release: object) -> object:
             if not isinstance(release, Release):
@@ -203,10 +204,10 @@ def least_factor_at(measurements: Sequence[dp.Measurement], budget: Budget, d_in
 def _as_list(measurements: Sequence[T]) -> list[T]:
     if not isinstance(measurements, (list, tuple)):
         raise TypeRefusal(
-            "measurements", Quoted(type(measurements).__name__), "must be a list of measurements", _REMEDY
+            "measurements", Quoted(type(measurements).__name__), "must be a list of measurements", f"each {_MEMBER}"
         )
     if not measurements:
-        raise Refusal("measurements", ..., "must not be empty", f"list at least one, each {_REMEDY}")
+        raise Refusal("measurements", ..., "must not be empty", f"list at least one, each {_MEMBER}")
     return list(measurements)
 
 
@@ -215,14 +216,16 @@ def _mechanisms(measurements: Sequence[dp.Measurement]) -> list[Mechanism]:
     mechanisms, listed = [], _as_list(measurements)
     for k, member in enumerate(listed):
         if not isinstance(member, dp.Measurement):
-            raise TypeRefusal(f"measurements[{k}]", Quoted(type(member).__name__), "must be a measurement", _REMEDY)
+            raise TypeRefusal(
+                f"measurements[{k}]", Quoted(type(member).__name__), "must be a measurement", f"such as {_MEMBER}"
+            )
         for name in ("input_domain", "input_metric"):
             here, first = getattr(member, name), getattr(listed[0], name)
             if here != first:
                 raise Refusal(f"{name} of measurements[{k}]", Quoted(here), f"must be that of the first ({first})")
         if (mechanism := mechanism_of(member)) is None:
             raise TypeRefusal(
-                f"measurements[{k}]", member.output_measure, f"must be {_REMEDY}: its loss is not known here"
+                f"measurements[{k}]", member.output_measure, f"must be {_MEMBER}: its loss is not known here"
             )
         mechanisms.append(mechanism)
     return mechanisms
