@@ -8,9 +8,9 @@ package makes the constructors available to OpenDP's ``Context.query()``.
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -132,14 +132,17 @@ class _Registration:
     ) -> ModuleSpec | None:
         if fullname != _QUERIES:
             return None
-        sys.meta_path.remove(self)
-        spec = find_spec(fullname)
+        finders = (finder for finder in sys.meta_path if type(finder).__name__ != type(self).__name__)
+        spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in finders)), None)
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
             def load_and_register(module: ModuleType) -> None:
                 load(module)
-                import_module(_CONSTRUCTORS)
+                with suppress(ValueError):
+                    sys.meta_path.remove(self)
+                if _CONSTRUCTORS not in sys.modules:  # or another thread imports them, and waits for this module
+                    import_module(_CONSTRUCTORS)
 
             spec.loader.exec_module = load_and_register  # type: ignore[method-assign]
         return spec

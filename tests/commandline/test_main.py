@@ -1155,6 +1155,7 @@ IMPORTS = [
     "import opendp_timeseries",
     "from opendp_timeseries.plugin.totals import make_totals",
     "import opendp.context",
+    "import opendp_timeseries, importlib.util; importlib.util.find_spec('opendp.context')",
 ]
 
 
@@ -1168,6 +1169,24 @@ from opendp_timeseries import *; assert then_totals is ts.then_totals and "smoot
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == (f"{line == IMPORTS[0]} {{'composition'}}\n", "")
+
+
+def test_a_query_knows_the_constructors_in_whichever_thread_they_are_imported():
+    code = """
+import threading, importlib; import opendp_timeseries as ts
+start, failures = threading.Barrier(2), []
+def run(use):
+    start.wait()
+    try: use()
+    except BaseException as error: failures.append(error)
+uses = [lambda: importlib.import_module("opendp.prelude"), lambda: ts.make_totals]
+threads = [threading.Thread(target=run, args=[use]) for use in uses]
+[thread.start() for thread in threads]; [thread.join() for thread in threads]
+from opendp.context import constructors
+print(failures, "totals" in constructors)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[] True\n", "")
 
 
 def test_a_forecast_is_said_to_be_one_in_the_table(log_file, tmp_path):
