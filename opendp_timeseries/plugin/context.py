@@ -368,15 +368,15 @@ def _cast(noise: str, domain: dp.Domain, metric: dp.Metric) -> dp.Transformation
     return make_lp_distance(domain, metric, dp.l1_distance(T=float) if noise == "laplace" else dp.l2_distance(T=float))
 
 
-def _not_of_logs(name: str, frame: bool) -> TypeRefusal:
+def _not_of_logs(name: str, frame: bool, origin: str = "is OpenDP's, and ") -> TypeRefusal:
     remedy = "for OpenDP's own queries make the log a Polars LazyFrame (howto/contexts in the documentation)"
     if frame:
         remedy = f"query().{name}(…) on the Context asks OpenDP's own queries of the LazyFrame"
     return TypeRefusal(
         f"{name}()",
         ...,
-        "is OpenDP's, and does not take an event log: individual_count() counts people, private_series(grid) releases"
-        " a count in each step of time, and participation_count(grid, participation_cap=…) counts with a cap",
+        f"{origin}does not take an event log: individual_count() counts people, private_series(grid) releases a count"
+        " in each step of time, and participation_count(grid, participation_cap=…) counts with a cap",
         remedy,
     )
 
@@ -394,7 +394,7 @@ class Query(OpenQuery):
         frame, maker = isinstance(domain, LazyFrameDomain), maker_of(name)
         of_logs = frame or descriptor(domain, Source) is not None
         if of_logs and maker is None:
-            raise AttributeError(str(_not_of_logs(name, frame)))
+            raise AttributeError(str(_not_of_logs(name, frame, "")))  # which nobody has
         make = cast(Callable[..., Query], super().__getattr__(name))
 
         def stage(*args: object, **options: object) -> Query:

@@ -559,9 +559,7 @@ def test_opendps_own_queries_point_to_the_polars_route():
         ):
             getattr(query, name)()
     for name in ("select", "group_by", "filter", "quantile", "collect"):  # of Polars' own
-        refuses(
-            rf"^{name}\(\) .* does not take an event log: {POLARS_ROUTE}", getattr, query, name, error=AttributeError
-        )
+        refuses(rf"^{name}\(\) does not take an event log: {POLARS_ROUTE}", getattr, query, name, error=AttributeError)
     assert query.identity().individual_count().laplace().param() == pytest.approx(1.0)
     refuses("Unrecognized constructor: 'select'", lambda: query.individual_count().select, error=AttributeError)
     with pytest.raises(AttributeError):
