@@ -18,6 +18,8 @@ import numpy as np
 #: A message shows texts up to this many characters, and lists up to this many entries.
 _LONG: Final = 120
 _FEW: Final = 12
+#: Modules whose objects hold rows of a log, or exact facts about it.
+_PRIVATE: Final = "opendp_timeseries.counting"
 #: Makes what is written of a parameter, and of an example of its value or None; None where there is no such parameter.
 Spelling = Callable[[str, str | None], str | None]
 _MENTION: Final = re.compile(r"`(\w+)(?:=([^`]*))?`")
@@ -39,6 +41,8 @@ def quote(value: object) -> Quoted:
 
 def _text(value: object) -> str:
     kind = type(value)
+    if kind.__module__.startswith(_PRIVATE):
+        return f"of type {kind.__name__}"
     if isinstance(value, (str, bytes)):
         return repr(value) if len(value) <= _LONG else f"of {len(value)} characters"
     if isinstance(value, int) and value.bit_length() > 3 * _LONG:  # Python refuses to convert very long integers

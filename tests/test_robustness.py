@@ -23,6 +23,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.counting.files import read_csv_log
+from opendp_timeseries.counting.tables import log_in_utc
 from tests import make
 from tests.counting.tables import count_of
 from tests.refused import refuses
@@ -314,6 +315,24 @@ def test_rows_in_place_of_a_parameter_are_not_quoted(slip, rows):
         SLIPS[slip](rows)
     assert slip.split(",")[0] in str(refused.value)
     assert "a secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        log_in_utc({"id": np.array(["a secret"], object), "time": np.array([3])}),
+        ts.check_log(
+            {"id": np.arange(9), "time": np.arange(9)},
+            identifier="id",
+            time="time",
+            grid=ts.TimeGrid(size=12),
+            participation_cap=None,
+        ),
+    ],
+)
+def test_private_facts_in_place_of_a_parameter_are_not_quoted(facts):
+    with pytest.raises(TypeError, match=rf"^release \(of type {type(facts).__name__}\)"):
+        ts.smooth(facts)
 
 
 @pytest.mark.parametrize("digits", [200, 5000])
