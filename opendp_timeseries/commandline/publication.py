@@ -86,7 +86,7 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
     """Write a publication file, whole, with what the options say; ask for the rest in a terminal."""
     path: Path = options.path
     if path.suffix.lower() != ".toml":
-        raise Refusal("file", path, "must end in .toml, such as publication.toml", "rename it")
+        raise Refusal("path", path, "must end in .toml, such as publication.toml", "rename it")
     if path.exists():
         raise FileExistsError(f"file ({path}) exists already; choose another name, or edit it")
     with files_together([path]) as files:  # or it cannot be written, before anybody answers

@@ -416,6 +416,8 @@ def test_init_writes_every_word_and_never_over_a_file(city, capsys):
     capsys.readouterr()
     assert main(["init", "publication.toml"]) == 2
     assert "exists already; choose another name, or edit it" in refusal(capsys)
+    assert main(["init", "publication.txt"]) == 2
+    assert refusal(capsys).startswith("error: path (publication.txt) must end in .toml, such as publication.toml")
     assert (city / "publication.toml").read_text() != ""
 
 
