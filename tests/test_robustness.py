@@ -425,7 +425,7 @@ measure = {
     "profile": {"output_measure": dp.smoothed_max_divergence()},
     "Renyi": {"output_measure": dp.renyi_divergence()},
 }[accounting]
-space = make.space()
+space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
 mechanism = (space >> ts.then_participation_count(ts.TimeGrid(size=12), participation_cap=3, excess="drop")
              >> ts.then_subsampled_gaussian(1.0, sampling_probability=0.5, **measure))
 log = {"id": np.arange(300) % 50, "time": np.arange(300) * 7 % 12}

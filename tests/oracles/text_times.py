@@ -1,6 +1,6 @@
 """The slow truth about times that are text: a regular expression and datetime, one text after the other.
 
-Shares no code with the package, and reads what ``docs/howto/pandas.md`` says.
+Shares no code with the package, and reads what ``docs/howto/logs.md`` says.
 """
 
 import datetime as dt
