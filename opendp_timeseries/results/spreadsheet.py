@@ -28,6 +28,8 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "�
 _MARKED: Final = "utf-8-sig"
 #: Letters in a line of a cell, of notes and of a column of numbers, and points that a line is high.
 _WIDE, _NARROW, _LINE = 110, 8, 15
+#: How large tables are printed, in per cent.
+_SMALLER = 70
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
@@ -118,9 +120,22 @@ def workbook_of(contents: Contents) -> bytes:
         _write(notes.cell(row, 1), text)
         _wrap(notes, row, _WIDE)
     notes.column_dimensions["A"].width = _WIDE
+    for sheet in book:
+        _paginate(sheet)
     file = io.BytesIO()
     book.save(file)
     return file.getvalue()
+
+
+def _paginate(sheet: Any) -> None:
+    """Let every printed page have the titles of its rows and columns, and notes fit between the margins."""
+    sheet.page_setup.orientation, sheet.page_setup.paperSize = "landscape", sheet.PAPERSIZE_A4
+    if sheet.freeze_panes:
+        sheet.print_title_rows, sheet.print_title_cols = "1:1", "A:A"
+        sheet.page_setup.scale = _SMALLER
+    else:
+        sheet.sheet_properties.pageSetUpPr.fitToPage = True
+        sheet.page_setup.fitToHeight = 0
 
 
 def _numbers(sheet: Any, what: str, rows: Sequence[tuple[str, float, float, float]]) -> None:
@@ -209,6 +224,9 @@ def _sheet(sheet: Any, title: str, grid: TimeGrid, series: dict[str, Any], level
         low, high = known_interval(item, level)
         _grey(sheet, column, is_uncertain(item.values, (high - low) / 2))
     sheet.freeze_panes = "B2"
+    for column in sheet.iter_cols(max_row=1):  # wide enough for the longest word of the header
+        longest = max(map(len, str(column[0].value).split()), default=0)
+        sheet.column_dimensions[column[0].column_letter].width = min(max(longest + 2, 9), 24)
     sheet.column_dimensions["A"].width = 18
 
 

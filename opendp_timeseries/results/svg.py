@@ -114,7 +114,7 @@ def ends_of(drawn: Drawing) -> tuple[float, float]:
     """
     low, high = (end[np.isfinite(end)] for end in (drawn.low, drawn.high))
     lowest, highest = (float(np.quantile(end, at)) if len(end) else 0.0 for end, at in ((low, 0.02), (high, 0.98)))
-    least, greatest = drawn.ends
+    least, greatest = float(np.fmin.reduce(drawn.values)), float(np.fmax.reduce(drawn.values))
     bottom, top = float(np.fmin(least, 0.0)), greatest if np.isfinite(greatest) else 0.0
     room = math.inf if is_faint(drawn) else _ROOM * (top - bottom)
     return min(bottom, max(lowest, bottom - room)), max(top, min(highest, top + room))

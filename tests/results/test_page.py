@@ -523,6 +523,25 @@ def test_an_axis_reaches_as_far_as_the_band():
     assert ends_of(drawing(smoothed(), DAYS, 0.9))[0] == 0.0
 
 
+def test_an_axis_of_means_does_not_reach_for_steps_that_are_not_drawn():
+    grid = ts.TimeGrid(start="2024-01-01T00:00", size=1440, step="1h", zone="UTC")
+    drawn = drawing(smoothed(1440), grid, 0.9)
+    assert drawn.longer == "days"
+    assert drawn.ends[1] == pytest.approx(70.0)  # of its hours
+    assert ends_of(drawn)[1] < 55.0
+
+
+def test_every_printed_page_of_a_workbook_has_its_titles_and_notes_are_not_cut_off(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    release = panel(keys=["Universität", "x"], steps=range(96), values=np.zeros(96), size=96, probability=1.0)
+    ts.smooth(release).to_excel(tmp_path / "x.xlsx")
+    book = openpyxl.load_workbook(tmp_path / "x.xlsx")
+    series, notes = book["Series"], book["Notes"]
+    assert (series.print_title_rows, series.print_title_cols) == ("$1:$1", "$A:$A")
+    assert series.column_dimensions["B"].width > len("Universität")
+    assert (notes.sheet_properties.pageSetUpPr.fitToPage, notes.page_setup.fitToHeight) == (True, 0)
+
+
 def test_thousands_have_no_comma_on_a_page():
     release = smoothed(6).release
     page = ts.Series(np.full(6, 12_345.0), release=release, standard_error=100.0).to_html(grid=HOURS, totals="6h")
