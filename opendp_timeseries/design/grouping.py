@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final, Self
 
 import numpy as np
@@ -85,6 +86,10 @@ class Grouping:
     def groups_at(self, level: int) -> Groups:
         """Return the groups of a level, from 1, the innermost."""
         return Groups(tuple((name, keys) for name, keys, depth in self._members() if self.depth - depth == level))
+
+    def size_at(self, keys: int) -> Fraction:
+        """Return how large somebody is in one step at so many keys of one group at each level; at one key it is 1."""
+        return Fraction(keys * self.shares[0] + keys**2 * sum(self.shares[1:]), SHARES)
 
     def levels(self, panel: tuple[Key, ...]) -> NDArray[np.int64]:
         """Return a row for each level: in which series each key is read, where groups come after all keys."""

@@ -27,11 +27,14 @@ from opendp_timeseries.accounting.influence import (
 from opendp_timeseries.design.grouping import SHARES
 from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.weights import RESOLUTION_BITS, Weights
+from opendp_timeseries.grid import TimeGrid
 
 #: Five times the one before it, 14 tiers reach beyond 2**31 steps; the weights of many take very long.
 _MOST: Final = 16
 #: A typical value is such that the last tier is at most 2**27 steps of it: weights there are well above 2**-16.
 _FAR: Final = 27
+#: A day, also where the clock changes.
+_DAY: Final = np.timedelta64(20, "h")
 
 
 class Table(NamedTuple):
@@ -136,10 +139,13 @@ class Tiers:
     def last(self, reading: Reading) -> int:
         """Return the last tier: in how many steps of the typical size one individual can be.
 
-        With groups it is of those who are at one key at a time; others can be larger, as those beyond the total bound.
+        With groups it is of those who are at one key in a step, or at two where steps are days. Others can be larger,
+        as those beyond the total bound.
         """
         steps, bound = reading.max_steps, reading.step_cap
         squares = steps * bound**2
+        if reading.grouping is not None and is_of_days(reading.grid):
+            squares = math.ceil(squares * reading.grouping.size_at(2))
         if self.total_bound is not None:
             squares = min(squares, self.total_bound * bound)
         return -(-squares // self.typical**2)
@@ -182,6 +188,12 @@ class Tiers:
     def words(self, place: str) -> str:
         """Say in which steps, or whatever they are in, an individual counts."""
         return f"every {place}"
+
+
+@lru_cache(maxsize=32)
+def is_of_days(grid: TimeGrid) -> bool:
+    """Return whether each step of a grid is a day or longer, in which people can be at several places in turn."""
+    return not grid.is_integer and bool(np.diff(grid.edges()).min() >= _DAY)
 
 
 @lru_cache(maxsize=32)

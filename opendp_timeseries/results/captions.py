@@ -1,8 +1,11 @@
 """What a release and a series are, in the words of captions, pages and spreadsheets."""
 
 import contextlib
+import itertools
+import math
 import re
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Final
 
 from opendp_timeseries.accounting.rounding import printed_up
@@ -17,6 +20,7 @@ from opendp_timeseries.smoothing.local_events import least_seen
 #: What an error must cover for a band to be drawn between kept steps.
 BANDED: Final = ("rate", "counts")
 _LEVELLED: Final = ", at the level of a total"
+_NUMBERS: Final = {2: "two", 3: "three", 4: "four"}
 
 
 def made_by(series: AnySeries) -> str:
@@ -88,17 +92,40 @@ def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
     unit = "Each individual" if count.unit.period is None else f"Each individual within {count.unit.period}"
     level = "; the level is that of a total, with its own cap" if series.levelled else ""
     if reading.is_once:
-        words = count.words()
+        words = "every key" if count.is_full else count.words()
         at_all = "" if count.panel is None else f" at {words}" if words.startswith("every") else f" at each of {words}"
         return f"{unit} counts once{at_all}{'' if count.is_full else '; numbers are too low by the others'}"
     if count.is_full:
         of = " of every series" if "series" in where else ""  # of parts, each step is in one
-        return f"{unit} counts in every step{of}, once in each{level}"
+        return f"{unit} counts in every step{of}, once in each{_crowded(series)}{level}"
     caps = f"{unit} counts in {count.words()}{where}{key_limit}, {often} in each{spacing}"
     if reading.is_assumed:
         return f"Assumed: {caps[0].lower()}{caps[1:]}"
     summed = "means" if series.is_mean else "totals"
     return f"{caps}{level or f'; {summed} are too low by the rest'}"
+
+
+def _crowded(series: AnySeries) -> str:
+    """Say who counts for less although there is no cap: who is larger, at several keys at once, than the last tier."""
+    counts = [release.design.signal.count for release in series.sources]
+    limits = [limit for count in counts if count is not None and (limit := _most_at_once(count)) is not None]
+    if not limits:
+        return ""
+    keys, steps = min(limits)
+    at_once = (
+        f"(at {_NUMBERS.get(keys, keys)} in more than {steps} steps{' of a part' if len(_grids(series)) > 1 else ''})"
+    )
+    return f"; whoever is often at several at once {at_once} counts for less, and numbers are too low by that"
+
+
+def _most_at_once(count: Count) -> tuple[int, int] | None:
+    """Return at how many keys of a group somebody can be too often, and in how many steps that is not yet so."""
+    tiers, grouping, steps = count.tiers, count.reading.grouping, count.reading.max_steps
+    if tiers is None or grouping is None or count.reading.is_sum:  # of sums, few come near the bound
+        return None
+    last = tiers.last(count.reading) * Fraction(tiers.typical**2, count.reading.step_cap**2)
+    keys = next(keys for keys in itertools.count(2) if grouping.size_at(keys) * steps > last)
+    return keys, math.floor(last / grouping.size_at(keys))
 
 
 def _grids(series: AnySeries) -> set[TimeGrid | None]:

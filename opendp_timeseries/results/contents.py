@@ -199,10 +199,11 @@ def _individuals(people: Sequence[tuple[str, AnySeries]], level: float) -> dict[
 
 
 def _of_individuals(series: AnySeries, *, several: bool) -> str:
-    where = "In all" if series.release.keys is None else "At each key"
     counted = captions.caps_in_words(series, series.release.design.count, "")
+    if series.release.keys is None:
+        counted = f"In all, {counted[0].lower()}{counted[1:]}"
     caveat = " These numbers do not add up: whoever comes in several of these times is in each." if several else ""
-    return f"{where}, {counted[0].lower()}{counted[1:]}.{caveat}"
+    return f"{counted}.{caveat}"
 
 
 def people_in_words(contents: Contents) -> list[str]:
@@ -344,6 +345,8 @@ def _sums(series: dict[str, AnySeries], groups: list[list[str]]) -> list[str]:
     levels = [np.sum([series[name].values for name in group], axis=0) for group in groups]
     if len(levels) > 1 and all(np.allclose(level, levels[-1]) for level in levels):
         sentences.append("Parts add up to their total, but for rounding.")
+        if not _is_at_one_key(next(iter(series.values()))):
+            sentences.append("Somebody at several of them in one step is in it once for each.")
     first = next(iter(series.values()))
     if any(item.statement and item.statement.parent for item in first.sources or (first.release,)):
         sentences.append(
@@ -351,6 +354,12 @@ def _sums(series: dict[str, AnySeries], groups: list[list[str]]) -> list[str]:
             " of its own, or knows more. Each is right within its ±."
         )
     return sentences
+
+
+def _is_at_one_key(series: AnySeries) -> bool:
+    """Return whether nobody counts at several keys in one step."""
+    counts = [release.design.signal.count for release in series.sources or (series.release,)]
+    return all(count is not None and count.reading.key_cap == 1 for count in counts)
 
 
 def _before(series: AnySeries, sums: AnyTotals, level: float) -> dict[str, tuple[float, float]]:

@@ -319,7 +319,15 @@ class Case:
     def last(self):
         """The last tier: in how many steps of the typical size anybody can be."""
         bound, whole = self.caps["step_cap"], self.tiers.total_bound
-        squares = self.most * bound**2 if whole is None else min(self.most * bound**2, whole * bound)
+        squares, edges = self.most * bound**2, self.grid.edges
+        if (
+            self.levels
+            and edges
+            and all(after - before >= 20 * 3600 * 10**6 for before, after in itertools.pairwise(edges))
+        ):
+            keys, *groups = (part for part, _ in self.levels)
+            squares = -(-squares * (2 * keys + 4 * sum(groups)) // 16)  # somebody at two keys on every day
+        squares = squares if whole is None else min(squares, whole * bound)
         return -(-squares // self.tiers.typical**2)
 
     def period_starts(self):

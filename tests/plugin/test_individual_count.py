@@ -130,6 +130,8 @@ def test_numbers_of_everybody_are_right_with_intervals_that_hold(log_space):
     near = " ".join(contents_of(again).near)
     assert "An interval holds the counts of everybody with a probability of 90%" in near
     assert "event" not in near
+    counted = contents_of(series, people=[again]).of_people
+    assert counted == ["Each individual counts once at every key."]
     with_cap = np.abs(other(log).values - truth).mean()
     assert np.mean(errors) < 0.6 * with_cap
     assert 0.83 < np.mean(held) < 0.99

@@ -10,6 +10,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.design.tiers import default_tiers
 from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
+from opendp_timeseries.results import captions
 from tests.make import context_of
 from tests.refused import refuses
 
@@ -176,6 +177,45 @@ def test_groups_of_keys_cost_what_one_series_costs(log_space, series):
     in_context = context_of(LOG, space=(log_space[0], dp.symmetric_distance()), **BUDGET)
     query = in_context.query().private_series(GRID, **PANEL, groups=groups, shares=(0.5, 0.25, 0.25))
     assert query.release().design == together
+
+
+@pytest.mark.parametrize(("steps", "share"), [(10, 1.0), (11, (30 / 30.25) ** 0.5), (30, (30 / 82.5) ** 0.5)])
+def test_whoever_is_often_at_several_keys_at_once_counts_for_less_and_captions_say_so(log_space, steps, share):
+    days = ts.TimeGrid(size=30)
+    often = {
+        "id": np.zeros(2 * steps, dtype=int),
+        "time": np.repeat(np.arange(steps), 2),
+        "site": np.tile([0, 1], steps),
+    }
+    once = {name: np.zeros(1, dtype=int) for name in often}
+    groups = {"city": {"north": [0, 1], "south": [2]}}
+    chain = log_space >> ts.then_participation_count(days, **PANEL, groups=groups)
+    first = (signal_of(chain).count.tiers.series - 1) * 6 * 30  # of the last tier, in which all weigh the same
+    assert chain(often)[first] / chain(once)[first] == pytest.approx(share, rel=1e-4)
+    for option, is_said in (({"groups": groups}, True), ({}, False)):
+        release = (log_space >> ts.then_private_series(days, **PANEL, **option, **BUDGET))(often)
+        series = ts.smooth(release)
+        said = captions.caps_in_words(series, series.release.design.count, " over all series")
+        words = "; whoever is often at several at once (at two in more than 10 steps) counts for less, and numbers are"
+        assert (words in said) == is_said
+
+
+@pytest.mark.parametrize(("sites", "share"), [([0, 1], 1.0), ([0, 1, 2], (83 / 135) ** 0.5)])
+def test_of_days_whoever_is_at_two_keys_of_a_group_on_all_of_them_counts_in_full(log_space, sites, share):
+    days = ts.TimeGrid(start="2024-03-15", step="1d", size=30, zone="Europe/Berlin")  # over a change of the clock
+    often = {
+        "id": np.zeros(30 * len(sites), dtype=int),
+        "time": np.repeat(days.edges("local")[:-1] + np.timedelta64(8, "h"), len(sites)),
+        "site": np.tile(sites, 30),
+    }
+    once = {name: column[:1] for name, column in often.items()}
+    groups = {"city": {"north": [0, 1], "south": [2]}}
+    chain = log_space >> ts.then_participation_count(days, **PANEL, groups=groups)
+    first = (signal_of(chain).count.tiers.series - 1) * 6 * 30
+    assert chain(often)[first] / chain(once)[first] == pytest.approx(share, rel=1e-4)
+    release = (log_space >> ts.then_private_series(days, **PANEL, groups=groups, **BUDGET))(often)
+    said = captions.caps_in_words(ts.smooth(release), release.design.count, "")
+    assert "(at three in more than 15 steps) counts for less" in said
 
 
 def test_groups_that_cannot_be_are_refused_before_anything_is_spent(log_space):
