@@ -29,6 +29,7 @@ def verify(options: argparse.Namespace) -> str:
         if options.every:
             from opendp_timeseries.commandline.programme import parts_of
 
+            options.zone = options.zone or "UTC"  # as where the parts are released
             parts = [*(part.cut(options) for part in parts_of(options)), options]  # and the summary of them
         records = [Path(f"{item.output}.json") for item in parts]
         records = [path for path in records if path.exists()] or records[:1]

@@ -678,6 +678,14 @@ def test_a_programme_says_the_error_to_expect_of_each_part(city, capsys):
     assert f"give season (line {line_of(city, 'season =')}) 24:60, or deviation and time_scale, or" in refusal(capsys)
 
 
+def test_verify_takes_a_publication_that_names_no_zone(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    grid = '[grid]\nstart = "2024-01-01"\nend = "2024-01-03"\nstep = "1h"\nevery = "1d"\n'
+    (tmp_path / "days.toml").write_text(f'{grid}[outputs]\noutput = "days"\n')
+    assert main(["verify", "days.toml"]) == 2
+    assert "days-2024-01-01.json" in refusal(capsys)  # which is sought, and is not there
+
+
 @pytest.mark.long
 def test_a_record_is_of_a_programme_that_was_published(city, capsys):
     capsys.readouterr()
