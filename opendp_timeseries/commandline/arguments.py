@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
 from opendp_timeseries import __version__
+from opendp_timeseries import _validate as check
 from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries.commandline.publication import read_publication
 from opendp_timeseries.commandline.words import (
@@ -185,6 +186,8 @@ def _complete(options: argparse.Namespace) -> None:
         text = ", ".join(f"`{name}`" for name in _OF_CSV if name in given)
         if suffix in PARQUET_SUFFIXES and text:
             raise _UsageRefusal("file", file, "has typed columns", f"leave out {text}, which are for CSV files")
+    if options.individuals is not None:
+        check.integer("individuals", options.individuals, minimum=1)
     _fill(options, *determined)
     options.amplitudes = [steps_of(season) for season in options.season or ()]
     options.season = [steps for steps, _ in options.amplitudes] or None

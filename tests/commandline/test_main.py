@@ -710,6 +710,12 @@ def test_a_large_epsilon_is_said_to_be_one(log_file, tmp_path, capsys):
     assert "e^ε times as likely" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.parametrize("number", ["0", "-4"])
+def test_a_public_number_of_individuals_is_at_least_one(log_file, tmp_path, capsys, number):
+    assert main(arguments(log_file, tmp_path / "out", individuals=number)) == 2
+    assert refusal(capsys) == f"error: --individuals ({number}) must be at least 1\n"
+
+
 @pytest.mark.parametrize("length", [5000, 10**6])
 def test_a_long_argument_is_not_echoed_whole(log_file, tmp_path, capsys, length):
     long, ledger = "x" * length, tmp_path / "people.ledger"
