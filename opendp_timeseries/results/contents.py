@@ -351,7 +351,7 @@ def _sums(series: dict[str, AnySeries], groups: list[list[str]]) -> list[str]:
     if any(item.statement and item.statement.parent for item in first.sources or (first.release,)):
         sentences.append(
             "Another page about the same people, such as by day, or of more months, may say another total: it has noise"
-            " of its own, or knows more. Each is right within its ±."
+            " of its own, or knows more; how far each may be off, its ± says."
         )
     return sentences
 
