@@ -100,8 +100,10 @@ class Design:
         if count.per is None and (periods == 1 or count.unit.period is None):
             period = None if count.unit.period is None else Period(count.reading.period_length)
             unit, grid = replace(count.unit, period=period), TimeGrid(size=count.grid.size)
-            reading = replace(count.reading, source=None, once_over=None, grid=grid, unit=unit)
-            count = replace(count, reading=reading)
+            reading, tiers = replace(count.reading, source=None, once_over=None, grid=grid, unit=unit), count.tiers
+            # The last tier of a panel with groups goes by the calendar, too.
+            if tiers is None or tiers.last(reading) == tiers.last(count.reading):
+                count = replace(count, reading=reading)
         return _law(replace(signal, count=count), self.sampling, distance, periods)
 
     def python(self, *, log: str = "log", epsilon: float | None = None, delta: float | None = None) -> str:

@@ -218,6 +218,26 @@ def test_of_days_whoever_is_at_two_keys_of_a_group_on_all_of_them_counts_in_full
     assert "(at three in more than 15 steps) counts for less" in said
 
 
+@pytest.mark.parametrize("size", [2, 5, 30, 60])
+def test_of_days_with_groups_the_statement_is_that_of_the_map_which_the_busiest_do_not_exceed(log_space, size):
+    """With few days there is one tier, whose end is the norm of all."""
+    days = ts.TimeGrid(start="2024-03-15", step="1d", size=size, zone="Europe/Berlin")
+    often = {
+        "id": np.zeros(2 * size, dtype=int),
+        "time": np.repeat(days.edges("local")[:-1] + np.timedelta64(8, "h"), 2),
+        "site": np.tile([0, 1], size),
+    }
+    groups = {"city": {"north": [0, 1], "south": [2]}}
+    chain = log_space >> ts.then_participation_count(days, **PANEL, groups=groups)
+    norm = float(np.linalg.norm(np.asarray(chain(often), dtype=float)))
+    assert 0.85 * chain.map(1).l2 < norm <= chain.map(1).l2
+    measurement = chain >> ts.then_subsampled_gaussian(
+        20.0, sampling_probability=1.0, output_measure=dp.smoothed_max_divergence()
+    )
+    design = measurement(often).design
+    assert design.loss().delta(0.5) == pytest.approx(measurement.map(1).delta(0.5), rel=1e-9)
+
+
 def test_groups_that_cannot_be_are_refused_before_anything_is_spent(log_space):
     for options, message in (
         ({"groups": {"city": [0, 1, 2]}}, "groups require by= and keys="),
