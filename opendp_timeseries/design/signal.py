@@ -120,8 +120,9 @@ class Signal:
     @property
     def single_series(self) -> Self | UnknownSignal:
         """The signal of a single series. The caps stay: they hold over the whole panel."""
-        if self.count.reading.is_once and self.count.tiers is not None:
-            return UnknownSignal(self.grid.size)  # no count of one number weighs people by how many keys they have
+        reading = self.count.reading
+        if self.count.tiers is not None and (reading.is_once or reading.grouping is not None):
+            return UnknownSignal(self.grid.size)  # no count of one series weighs people by how many keys they have
         return replace(self, count=self.count.single_series, stages=self.kernels)
 
     @cached_property

@@ -238,6 +238,23 @@ def test_of_days_with_groups_the_statement_is_that_of_the_map_which_the_busiest_
     assert design.loss().delta(0.5) == pytest.approx(measurement.map(1).delta(0.5), rel=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::opendp_timeseries.PeriodUnitWarning")
+def test_a_series_of_a_panel_with_groups_states_no_loss_of_its_own():
+    """A group adds up its keys, so that one of its series alone may hold more than a count of one series could."""
+    week = ts.TimeGrid(start="2024-03-11", step="1d", size=7, zone="UTC")
+    space = ts.event_log_domain(identifier="id", time="time"), ts.period_distance("1w", zone="UTC")
+    chain = space >> ts.then_participation_count(
+        week, by="site", keys=[0, 1], groups={"all": [0, 1]}, shares=(1 / 16, 15 / 16)
+    )
+    log = {"id": np.zeros(14, int), "time": np.repeat(week.edges()[:-1], 2), "site": np.tile([0, 1], 7)}
+    release = (chain >> ts.then_subsampled_gaussian(10.0, sampling_probability=1.0, delta=1e-6))(log)
+    assert ts.loss_over_periods(release, periods=1).epsilon(1e-6) > 0
+    assert (np.array(chain(log)).reshape(-1, 7)[-1] ** 2).sum() > 7  # of one series alone, steps that are fully counted
+    for part in release.parts():
+        with pytest.raises(ValueError, match="not known"):
+            ts.loss_over_periods(part, periods=1)
+
+
 def test_groups_that_cannot_be_are_refused_before_anything_is_spent(log_space):
     for options, message in (
         ({"groups": {"city": [0, 1, 2]}}, "groups require by= and keys="),
