@@ -206,6 +206,7 @@ KILLED = """
 """
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("times", [5, pytest.param(40, marks=pytest.mark.long)])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_process_leaves_whole_files(places, tmp_path, how, times):

@@ -80,6 +80,7 @@ def test_noise_in_floating_point_is_caught(signal):
     assert bool(hides_its_signal(rounded_noise, noise_exponent(1.0, 26))) == (signal == 0.0)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("bits", [0, 10, 26, 40])
 @pytest.mark.parametrize("scale", [1e-5, 7.0, *(pytest.param(s, marks=pytest.mark.long) for s in (0.3, 1e6))])
 def test_the_step_depends_on_nothing_but_scale_and_resolution(bits, scale):

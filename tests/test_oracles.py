@@ -787,6 +787,7 @@ def test_a_gap_taken_for_larger_than_it_is_is_caught():
     assert any(map(caught, range(10, 40)))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "mistake", [{"key_cap": 1}, {"tree": 1}, {"replaced": False}], ids=["one at a time", "smaller groups", "removed"]
 )

@@ -193,6 +193,7 @@ def in_silence(run, capfd, caplog):
     assert caplog.records == []
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_no_rows_raise_or_warn_or_log(seed, capfd, caplog):
     in_silence(lambda: release_fuzzed(60, seed), capfd, caplog)  # warnings are errors

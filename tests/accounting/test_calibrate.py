@@ -91,6 +91,7 @@ BUDGETS = [
 ]
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_least_factor_is_enough_and_hardly_less_is_not(name):
     for budget in BUDGETS:

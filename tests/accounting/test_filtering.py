@@ -117,6 +117,7 @@ def test_euclidean_gain_against_every_principal_submatrix(kernel):
     assert claimed <= filter_constants(kernel).norm * (1 + 1e-15)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "values", [[5, 1], [4, 2, 1], [3, 3, 0.5, 0.25], [0.1, 0.07, 0.03], [1, 0.9, 0.8, 0.7, 0.6, 0.5]]
 )

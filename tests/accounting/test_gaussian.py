@@ -89,6 +89,7 @@ def test_naive_difference_is_too_low():
     assert len(low) >= 2
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 0.5, 3.0, 50.0, 1e3])
 def test_slope_and_inflection(epsilon):
     turn = inflection(epsilon)

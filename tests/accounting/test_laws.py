@@ -109,6 +109,7 @@ SQUARES = [
 ]  # fmt: skip
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("squares", SQUARES)
 @pytest.mark.parametrize("p", [1e-3, 0.1, 0.5, 1.0])
 def test_kept_sum_is_from_above_and_close(squares, p):

@@ -25,6 +25,7 @@ LAWS = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", LAWS)
 def test_equal_to_the_profile_at_grid_points_and_never_below(name):
     law, scale = LAWS[name]

@@ -134,6 +134,7 @@ SETTINGS = {
 }  # fmt: skip
 
 
+@pytest.mark.thinned(3, keep=["totals with gap-False"])
 @pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_nobody_exceeds_the_influence(name, replaced):
@@ -344,6 +345,7 @@ def test_whoever_obeys_the_gap_and_is_scaled_stays_below_the_bound_of_the_whole_
 # --- Sampling loses nothing ---
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("cap", [1, 5, 20, 180])
 @pytest.mark.parametrize("probability", [0.1, 0.5, 1.0])
 def test_the_law_of_the_family_is_below_the_law_that_is_used(cap, probability):

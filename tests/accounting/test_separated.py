@@ -67,6 +67,7 @@ def assert_no_set_exceeds_the_influence(size, gap, steps, kernel, *, replaced, s
         assert_within(moved, filtered_influence(given, kernel, series), kernel.resolution_bits)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize(
     ("size", "gap"), [(1, 1), (2, 2), (5, 2), (6, 2), (6, 3), (7, 3), (8, 2), (8, 3), (9, 4), (9, 9)]

@@ -32,6 +32,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.thinned(3, keep=["8-4-5"])
 @pytest.mark.parametrize(("size", "length", "steps"), SMALL)
 def test_the_profile_is_that_of_the_worst_places(size, length, steps):
     # Tiers from where the profile is concave on all that can be kept to where it is convex.
@@ -132,6 +133,7 @@ def test_the_list_and_the_even_spread_are_of_spreads_that_are_possible(size, len
     )
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("steps", "size", "sigma"), [(73, 725, 17.430530850), (180, 1800, 26.085968543)])
 def test_scales_of_the_papers_series_are_those_of_poisson_samples(steps, size, sigma):
     budget = Budget(epsilon=0.5, delta=1e-4)

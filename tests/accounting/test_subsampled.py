@@ -119,6 +119,7 @@ GENERAL = [
 ]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "arguments", [pytest.param(given, marks=[pytest.mark.long] * (k % 3 > 0)) for k, given in enumerate(GENERAL)]
 )
@@ -210,6 +211,7 @@ KERNELS = [
 ]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(("steps", "p"), [(1, 0.1), (2, 0.3), (3, 0.05)])
 def test_block_law_covers_every_person_and_is_attained(kernel, steps, p):
@@ -252,6 +254,7 @@ def block_influence(block):
     )
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("width", "steps", "p"), [
     *[(2, 1, 0.1), (2, 20, 0.5), (10, 180, 0.1)],
     *(pytest.param(*other, marks=pytest.mark.long) for other in [(10, 5, 0.5), (30, 1, 0.5), (30, 180, 0.1)]),
@@ -358,6 +361,7 @@ def test_far_tails_are_at_most_what_the_renyi_view_says():
         assert delta <= delta_from_renyi(view.renyi, epsilon)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("target", [(0.5, 1e-4), (0.5, 1e-9), (0.0, 1e-3), (1e-3, 1e-6), (5.0, 1e-5), (200.0, 1e-12)])
 def test_least_scale_is_the_least_and_is_enough(target):
     epsilon, delta = target
@@ -461,6 +465,7 @@ def test_losses_fall_with_delta_and_epsilon(person, p, scale):
     assert all(x >= y * (1 - 1e-10) for x, y in itertools.pairwise(rhos))
 
 
+@pytest.mark.thinned(9)
 @pytest.mark.parametrize("influence", [
     Influence(l0=10, l2=3.17, linf=1.0, individuals=10**9), Influence(l0=10, l2=1e-200, linf=1e-200),
     Influence(l0=10, l2=1e200, linf=1e200), Influence(l0=10, l2=math.inf, linf=math.inf),

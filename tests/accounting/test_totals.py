@@ -50,6 +50,7 @@ def exceeded(influence, moved):
     return found
 
 
+@pytest.mark.thinned(3, keep=["False-a tree", "False-two groups"])
 @pytest.mark.parametrize("tree", TREES)
 @pytest.mark.parametrize("replaced", [False, True])
 def test_no_individual_exceeds_the_influence_on_totals(tree, replaced):

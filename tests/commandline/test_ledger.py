@@ -196,6 +196,7 @@ MOMENTS = {
 SPENT = "people.ledger is spent: run the same command with --resume for its files"
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize(
     ("moment", "error"),
     [
@@ -247,6 +248,7 @@ def get_again(folder):
     ts.Ledger("people.ledger").verify()
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("nth", range(9))
 @pytest.mark.parametrize("call", ["fsync", "replace", "link"])
 def test_a_disk_that_is_full_at_any_moment_loses_nothing(in_folder, capsys, monkeypatch, call, nth):
@@ -357,6 +359,7 @@ def slowed(function):
     return slow
 
 
+@pytest.mark.thinned(2)
 @posix
 @pytest.mark.parametrize(
     "how", [*STOPS[:1], *(pytest.param(how, marks=pytest.mark.long) for how in STOPS[1:]), "SIGKILL"]
@@ -410,6 +413,7 @@ def spinning(writing):
     collections.deque(itertools.repeat(0), maxlen=0)  # in C for ever, as BLAS where memory ends: no handler runs
 
 
+@pytest.mark.thinned(3)
 @posix
 @pytest.mark.parametrize("place", [(participation_count, "engine_of"), (outputs, "series_of")])
 @pytest.mark.parametrize(

@@ -412,6 +412,7 @@ def test_without_matplotlib_an_old_figure_does_not_stay_beside_a_new_table(log_f
     assert not (tmp_path / "new.png").exists()
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("force", [(), ("--force",)])
 @pytest.mark.parametrize("call", ["fsync", "replace", "link"])
 @pytest.mark.parametrize("nth", [0, 1, 2])
@@ -490,6 +491,7 @@ def test_a_release_is_not_lost_for_its_smoothing(log_file, tmp_path, capsys, mon
     assert len(released(tmp_path / "out.csv")) == 48
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("times", [4, pytest.param(15, marks=pytest.mark.long)])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -1130,6 +1132,7 @@ def test_a_large_delta_is_said(log_file, tmp_path, capsys):  # and no warning pa
     assert "δ = 0.01 is large" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("words", [["--version"], ["log.csv", "--epsilon", "much"], ["verify", "{record}"]])
 def test_no_command_waits_for_what_it_does_not_need(tmp_path, words):
     log, record = {"who": np.arange(9), "when": np.arange(9)}, tmp_path / "release.json"

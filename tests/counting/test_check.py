@@ -57,6 +57,7 @@ def tables(who, when, venue):
     return [ENGINES[name](table) for name in ("pandas", "arrow", "batches", "duckdb")]
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
 @pytest.mark.parametrize("keys", [None, ["b", "c", "nowhere"]])
 @pytest.mark.parametrize("seed", range(3))
@@ -196,6 +197,7 @@ def test_what_the_caps_lose():
     )  # fmt: skip
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
 @pytest.mark.parametrize("keys", [None, ["b", "c", "nowhere"]])
 def test_what_a_gap_loses(keys):

@@ -88,6 +88,7 @@ def test_a_number_with_zeros_before_it_is_a_name(backend):
 ZONES = ["UTC", "America/New_York", "Asia/Kathmandu"]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("zone", "stored"),
     [
@@ -303,6 +304,7 @@ def test_a_file_larger_than_the_memory_given(tmp_path, rows, limit):
     assert counts.sum() == truth(grid, participation_cap=20, step_cap=1, **columns).sum()
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize(
     ("missing", "grid"),
@@ -362,6 +364,7 @@ def test_a_step_cap_near_the_most_rows_of_a_log(backend, cap, more):
     assert sorted(weighed["series0"].to_pylist()) == sorted(weight * number for number in events)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("tiers", [None, Tiers(ends=(3, 7))])
 @pytest.mark.parametrize("excess", ["l2", "l1"])
 @pytest.mark.parametrize("step_cap", [1, 2, 2**20, 2**46, 2**63, 10**30])

@@ -67,6 +67,7 @@ IDENTIFIERS = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("kind", IDENTIFIERS)
 def test_what_is_kept_is_what_is_kept_in_memory(tmp_path, log_space, kind):
     columns = {"id": IDENTIFIERS[kind], "time": TIME}
@@ -173,6 +174,7 @@ def folder_of(path, *files):
     return ds.dataset(path, format="parquet")
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("pair", list(itertools.permutations(OF_ONE_LOG, 2)), ids=" then ".join)
 def test_every_file_is_read_by_its_own_types(tmp_path, pair):
     count = count_of("id", "t", HOURS)

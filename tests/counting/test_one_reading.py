@@ -115,6 +115,7 @@ def cells_of(table):
 USUAL = ("text", "missing", "whole float", "object")
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "other", [other if other in USUAL else pytest.param(other, marks=pytest.mark.long) for other in OTHERS]
 )
@@ -208,6 +209,7 @@ ODD_TIMES = {
 ZONELESS = TimeGrid(size=SIZE, start="2024-03-30T16:00Z", step="1h")
 
 
+@pytest.mark.thinned(9)
 @pytest.mark.parametrize("other", ODD_TIMES)
 @pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("kind", ["objects", "pandas", "arrow", "polars"])

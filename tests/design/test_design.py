@@ -114,6 +114,7 @@ def columns(count):
     return log | ({count.source.by: np.array([count.panel[0]] * 2)} if count.source.by else {})
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", DESIGNS)
 def test_a_design_comes_back_from_its_document_and_from_its_call(name):
     made = DESIGNS[name]

@@ -50,6 +50,7 @@ def nobody():
 # --- Maps
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize(("size", "length"), [(4, 2), (5, 2), (4, 3), (3, 1), (3, 7)])
 def test_maps_are_what_the_worst_individuals_do(size, length, replaced):
@@ -385,6 +386,7 @@ def from_to(start, end):
     return ts.TimeGrid(start=start, end=end, step="1h", zone="America/New_York")
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("replaced", [False, True])
 def test_each_day_pays_for_the_releases_that_it_is_in(tmp_path, fixed, replaced):

@@ -154,6 +154,7 @@ class TestClocks:
         days = np.arange("2013-01-01", "2013-01-04", dtype="datetime64[D]")
         assert self.YEAR.steps(days).tolist() == [0, 48, 96]
 
+    @pytest.mark.thinned(3)
     @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Apia",
                                       "Africa/Casablanca", "Europe/Dublin", "America/Argentina/San_Luis"])  # fmt: skip
     def test_against_a_search_for_instants(self, zone):

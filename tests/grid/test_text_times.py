@@ -136,6 +136,7 @@ def test_each_text_is_read_by_itself():
     assert aware.tolist() == [alone[text].aware[0] for text in some]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kathmandu", "Pacific/Apia"])
 def test_times_on_a_clock_that_the_text_does_not_name(zone):
     clock = zoneinfo.ZoneInfo(zone)

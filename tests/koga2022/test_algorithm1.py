@@ -64,6 +64,7 @@ def test_its_release_is_that_of_the_chained_stages():
     assert sampled(signal).sampling_probability == pytest.approx(0.3)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("kernel", [None, ts.gaussian_kernel(60, 3)])
 @pytest.mark.parametrize("individuals", [1, 2])
 @pytest.mark.parametrize("step_cap", [1, 3])

@@ -144,6 +144,7 @@ ATTACKS = [
 ]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("moment", ["log", 0, 1, 2])
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_whatever_happens_during_a_release(tmp_path, attack, moment):

@@ -864,6 +864,7 @@ def test_some_are_killed_between_the_entry_and_the_release(tmp_path):
     assert interrupted > 0  # of 200; some 40, on the disk of the machine on which it was written
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("call", "calls_made"), [("fsync", 6), ("replace", 2), ("link", 2)])
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
 def test_whatever_fails_leaves_the_old_ledger_or_the_new(tmp_path, monkeypatch, call, calls_made, error):

@@ -39,6 +39,7 @@ def histogram(steps, edges=None):
     return np.bincount(np.searchsorted(edges, steps), minlength=len(edges) + 1)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_sums_over_individuals(kind):
     steps = kind(np.random.default_rng(1), 3000)
@@ -69,6 +70,7 @@ def test_sums_over_individuals(kind):
         assert fine.fraction_lost(64) > 3 * fine.fraction_above(64)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_noise_is_told_from_a_tail(kind):
     # 8 noisy histograms. Errors of the ratio are within 4 standard errors (false alarm below 1% by the normal tail and
@@ -237,6 +239,7 @@ def test_the_level_and_its_correction_come_from_the_release():
         )  # fmt: skip
 
 
+@pytest.mark.thinned(2)
 def test_what_a_gap_loses():
     steps = power_law(np.random.default_rng(0), 3000)
     whole = ts.Participation(histogram(steps), size=SIZE, standard_error=0)

@@ -63,6 +63,7 @@ def is_right(convolve, kernel, signal):
     return len(got) == kernel.size and [Fraction(float(y)) for y in got] == exact(values, kernel)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("size", range(1, 13))
 def test_equals_rational_arithmetic(size, path):
     for kernel in some_kernels(size):

@@ -174,6 +174,7 @@ def test_what_is_searched_for_need_not_be_a_scale(loss):
             constructors.pop(name, None)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("n", [2, 20, *(pytest.param(n, marks=pytest.mark.long) for n in (7, 50))])
 @pytest.mark.parametrize("loss", [loss_of_zcdp(0.1, 1e-6), dp.loss_of(epsilon=1.0, delta=1e-6)])
 def test_split_budgets_answer_n_queries_and_refuse_the_next(log_space, n, loss):
@@ -313,6 +314,7 @@ FIRST = {  # and what one individual changes: ℓ1, ℓ2 squared
 }
 
 
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize(
     ("loss", "first"),
     [

@@ -89,6 +89,7 @@ COMBINATIONS = [
 ]
 
 
+@pytest.mark.thinned(30)
 @pytest.mark.parametrize(("excess", "unit", "caps", "after"), COMBINATIONS)
 def test_nobody_moves_a_real_count_further_than_the_map_says(excess, unit, caps, after):
     chain = STAGES[after]((LOG, metric(unit)) >> stage(excess, caps, unit))
@@ -118,6 +119,7 @@ def test_nobody_moves_a_real_count_further_than_the_map_says(excess, unit, caps,
         assert (excess, after) != ("drop", "nothing") or cast.map(3) <= 3 * truth * (1 + 1e-12)
 
 
+@pytest.mark.thinned(15)
 @pytest.mark.parametrize(("excess", "unit", "caps"), list(itertools.product(EXCESS, UNITS, CAPS)))
 def test_a_context_a_chain_and_a_document_agree(excess, unit, caps):
     data = {"id": np.arange(60) % 9, "step": np.arange(60) % 4, "site": np.array(KEYS)[np.arange(60) % 2]}

@@ -165,6 +165,7 @@ def test_in_a_context_everybody_counts_at_all_keys(log_space):
     assert ts.smooth(release).release.keys == (*SITES,)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("cap", [1, 2, 4])
 def test_neighbours_are_as_near_as_the_maps_say(log_space, cap, monkeypatch):
     monkeypatch.setattr(module, "fresh_key", lambda: KEY)

@@ -461,6 +461,7 @@ def epsilon_by_canonne_kamath_steinke(curve, delta):
     return minimize_scalar(at, bounds=(-3, 6), method="bounded", options={"xatol": 1e-7}).fun
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("cap", SERIES)
 def test_scale_by_renyi_divergences(cap):
     chain = counted(SERIES[cap], cap)
@@ -486,6 +487,7 @@ def test_scale_behind_the_papers_filter(cap):
     assert is_least(THREE_NORMS[cap], lambda scale: exact_at(scale, norms_alone, *space), rel=1e-3)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("width", [None, 3])
 @pytest.mark.parametrize(("p", "people", "epsilon", "delta"), [(0.1, 1, 0.5, 1e-4), (0.5, 3, 4.0, 1e-9)])
 def test_least_scale_is_what_opendps_own_search_finds(width, p, people, epsilon, delta):

@@ -149,6 +149,7 @@ def districts(keys):
     return {"city": {"x": [f"k{k}" for k in range(keys // 2)], "y": [f"k{k}" for k in range(keys // 2, keys)]}}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "make", [city, districts, lambda keys: districts(keys)["city"]], ids=["city", "tree", "forest"]
 )

@@ -582,6 +582,7 @@ def test_a_fit_that_does_not_converge_falls_back(monkeypatch):
     assert series.model == "linear interpolation (the fit did not converge)"
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("counts", "scale", "season"),
     [
@@ -601,6 +602,7 @@ def test_next_to_nobody_with_next_to_no_noise_is_fitted(counts, scale, season):
         assert np.abs(series.values - counts).mean() < scale
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("values", "scale"),
     [

@@ -78,6 +78,7 @@ def points_of(measurement, distance, release):
 # --- What ran is what is stated ---
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("name", "view"),
     [  # each chain in one view, and all of them in the long form

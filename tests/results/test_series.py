@@ -38,6 +38,7 @@ def test_standard_error_of_nearest_is_the_noise():
     assert np.allclose(interpolate(RELEASE, "nearest").standard_error, 3.0, rtol=1e-9)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("method", ["linear", "nearest", "pchip"])
 @pytest.mark.long
 def test_standard_error_is_the_spread_of_repeated_noise(method):

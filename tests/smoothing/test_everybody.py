@@ -226,6 +226,7 @@ def test_what_cannot_be_fitted_falls_back_and_says_so(level):
     assert "do not vary" in series.model
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("size", [9, 120])
 @pytest.mark.parametrize("scale", [0.0, 1e-3, 1e3])
 @pytest.mark.parametrize("kind", ["zeros", "spike", "jump", "vast", "below zero", "only the last"])

@@ -97,6 +97,7 @@ def test_a_panel_adds_up_to_the_truth(epsilon, before):
     assert sum(alone) > before * sizes.sum()
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("drawn", "size", "of_alone"),
     [
