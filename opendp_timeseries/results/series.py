@@ -24,7 +24,8 @@ from opendp_timeseries.results import captions, frames, page, plot, spreadsheet
 from opendp_timeseries.results.contents import contents_of
 from opendp_timeseries.results.digits import grouped
 from opendp_timeseries.results.totals import Totals, total_of_each, totals
-from opendp_timeseries.smoothing import errors, workers
+from opendp_timeseries.smoothing import errors
+from opendp_timeseries.smoothing.workers import Pool
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -420,7 +421,8 @@ def of_each_part(
     if keys is None:
         return [function(release, *(row[0] for row in rows))]
     done = progress_line(len(keys)) if progress else None
-    return workers.map_parallel(function, list(zip(release.parts(), *rows, strict=True)), done)
+    with Pool() as pool:
+        return pool.map(function, list(zip(release.parts(), *rows, strict=True)), done)
 
 
 def panel_of(release: Release, parts: Sequence[Series], **change: Any) -> Series:

@@ -16,12 +16,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries.smoothing import errors, local_events, workers
+from opendp_timeseries.smoothing import errors, local_events
 from opendp_timeseries.smoothing.local_events import Evidence
 from opendp_timeseries.smoothing.matrices import Array, FitError
 from opendp_timeseries.smoothing.observations import Observations
 from opendp_timeseries.smoothing.seasons import Season
 from opendp_timeseries.smoothing.structural import fit
+from opendp_timeseries.smoothing.workers import Pool
 
 #: How large departures are thought to be by the level, on the first channel and on others.
 _COMMON_PRIOR: Final = 0.3
@@ -176,7 +177,9 @@ class Departures:
         return joint
 
 
-def depart(stations: Stations, model: Model, start: Events, done: Callable[[int], None] | None = None) -> Departures:
+def depart(
+    stations: Stations, model: Model, start: Events, pool: Pool, done: Callable[[int], None] | None = None
+) -> Departures:
     """Return series with their departures from what is predicted, and local events.
 
     :param start: steps that are open from the beginning, and what events add there.
@@ -187,7 +190,8 @@ def depart(stations: Stations, model: Model, start: Events, done: Callable[[int]
     queue = np.arange(len(stations))
     for turn in range(_ROUNDS):
         some, now = stations.subset(queue), events.subset(queue)
-        for row, fitted in zip(queue.tolist(), _fit(some, model, now, done if turn == 0 else None), strict=True):
+        fits = _fit(some, model, now, pool, done if turn == 0 else None)
+        for row, fitted in zip(queue.tolist(), fits, strict=True):
             channels[row] = fitted
         again = []
         for rows in _blocks(stations, queue):
@@ -215,7 +219,9 @@ def _blocks(stations: Stations, rows: NDArray[np.intp]) -> list[NDArray[np.intp]
     return [rows[first : first + length] for first in range(0, len(rows), length)]
 
 
-def _fit(stations: Stations, model: Model, events: Events, done: Callable[[int], None] | None) -> list[list[Channel]]:
+def _fit(
+    stations: Stations, model: Model, events: Events, pool: Pool, done: Callable[[int], None] | None
+) -> list[list[Channel]]:
     """Fit all channels of all series, by several processes where that takes long."""
     slope = np.sqrt(model.common)
     ahead, wide = stations.ahead, stations.variances(model.common)
@@ -224,7 +230,7 @@ def _fit(stations: Stations, model: Model, events: Events, done: Callable[[int],
     unsure = wide / model.common / np.where(events.open, _OPENNESS, 1.0)[:, None, :]
     given = list(zip((deviations / slope)[..., model.window], unsure[..., model.window], stations.units, strict=True))
     fitted = partial(_fit_channels, size=len(slope), patterns=model.patterns, trend=model.trend)
-    return workers.map_parallel(fitted, given, done)
+    return pool.map(fitted, given, done)
 
 
 def _fit_channels(

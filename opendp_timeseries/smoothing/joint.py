@@ -21,6 +21,7 @@ from opendp_timeseries.smoothing.departures import Departures, Events, Model, St
 from opendp_timeseries.smoothing.hierarchy import Hierarchy, HierarchyErrors, least_squares, nonnegative
 from opendp_timeseries.smoothing.matrices import Array
 from opendp_timeseries.smoothing.seasons import Season
+from opendp_timeseries.smoothing.workers import Pool
 
 #: The least rate of all by its mean, in units of whose root departures are.
 _LOWEST: Final = 0.1
@@ -103,18 +104,20 @@ def smooth_jointly(
     """
     rows, steps = values.shape[1:]
     flat, _ = least_squares(hierarchy.branches, values.swapaxes(0, 1).reshape(rows, -1), np.square(noise)[:, None])
-    fit = _Fit(
-        np.pad(flat.reshape(rows, -1, steps), ((0, 0), (0, 0), (0, ahead))),
-        hierarchy.upward(noise),
-        hierarchy,
-        crowds,
-        Model(patterns, trend, counts, np.ones(steps + ahead), weight, slice(steps)),
-    )
-    fit.turn(top, levels, done)
-    for _ in range(_TURNS):
-        if fit.is_stable():
-            break
-        fit.turn(top, levels, None)
+    with Pool() as pool:
+        fit = _Fit(
+            np.pad(flat.reshape(rows, -1, steps), ((0, 0), (0, 0), (0, ahead))),
+            hierarchy.upward(noise),
+            hierarchy,
+            crowds,
+            Model(patterns, trend, counts, np.ones(steps + ahead), weight, slice(steps)),
+            pool,
+        )
+        fit.turn(top, levels, done)
+        for _ in range(_TURNS):
+            if fit.is_stable():
+                break
+            fit.turn(top, levels, None)
     return fit.downward()
 
 
@@ -127,9 +130,12 @@ class _Fit:
     levels: Levels  # of all rows; of the root its total
     shapes: Array  # what is predicted of the parts of each row, by its level; rows by tiers by steps
 
-    def __init__(self, values: Array, noise: Array, hierarchy: Hierarchy, crowds: Crowds, model: Model) -> None:
+    def __init__(
+        self, values: Array, noise: Array, hierarchy: Hierarchy, crowds: Crowds, model: Model, pool: Pool
+    ) -> None:
         rows, tiers, steps = values.shape
         self._values, self._noise, self._hierarchy, self._crowds, self._model = values, noise, hierarchy, crowds, model
+        self._pool = pool
         self._parents = np.zeros(rows, dtype=np.intp)
         for row, parts in hierarchy.branches:
             self._parents[parts] = row
@@ -175,7 +181,7 @@ class _Fit:
             groups = parts[parts >= keys]
             if len(groups):
                 none = Events.empty(len(groups), tiers, steps)
-                self.inner[row] = depart(self._stations(groups, remainder, crowds=False), self._model, none)
+                self.inner[row] = depart(self._stations(groups, remainder, crowds=False), self._model, none, self._pool)
                 for group, rates in zip(groups.tolist(), self.inner[row].rates, strict=True):
                     self.shapes[group] = _shape(np.maximum(rates, 0.0), window)
         self._depart_keys(before, done)
@@ -214,13 +220,14 @@ class _Fit:
         keys = np.arange(self._hierarchy.keys)
         stations = self._stations(keys, self._values, crowds=True)
         if before is None:
-            self.keys = depart(stations, self._model, self._events, done)
+            self.keys = depart(stations, self._model, self._events, self._pool, done)
         else:
             shift = stations.levels[:, -1:] * (stations.shape[:, -1] - before[self._parents[keys], -1])
             self.keys.mean[:] += shift / self._model.weight
             self.keys.base[:] += shift / self._model.weight
             some = np.flatnonzero(self._events.chance.any(axis=1) | (np.abs(shift).max(axis=1) > _SHIFT))
-            self.keys.put(some, depart(stations.subset(some), self._model, self._events.subset(some)))
+            update = depart(stations.subset(some), self._model, self._events.subset(some), self._pool)
+            self.keys.put(some, update)
         self._events = self.keys.events
 
     def downward(self) -> JointEstimate:

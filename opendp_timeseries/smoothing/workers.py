@@ -17,15 +17,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import PurePath
+from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
 from opendp_timeseries._process import processors
 
 _Result = TypeVar("_Result")
+#: A function, its arguments, the numbers of those that nobody has taken, and the results by number.
+_Round = tuple[Callable[..., object], Sequence[object], deque[int], dict[int, Any]]
 
-#: Seconds of work, and seconds that are left, from which other processes are worth their start.
+#: Seconds of work, and seconds with what is left of it, from which other processes are worth their start.
 _PATIENCE: Final = 1.0
-_LEFT: Final = 4.0
+_LONG: Final = 4.0
 #: Pieces of work that a process is given at a time, and most processes besides this one.
 _CHUNK: Final = 8
 _MOST: Final = 15
@@ -35,26 +38,44 @@ _READY: Final = b"ready to work\n"
 _CODE: Final = f"import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from {__name__} import work; work()"
 
 
-def map_parallel(
-    function: Callable[..., _Result], given: Sequence[tuple[object, ...]], done: Callable[[int], None] | None = None
-) -> list[_Result]:
-    """Return what a function returns for each of these arguments, in order.
+class Pool:
+    """Rounds of work that other processes share, from when it takes long until the last round is done."""
 
-    :param function: a function of a module, or a ``functools.partial`` of one, if others are to help.
-    :param done: is told how many there are, now and then and when all are.
-    """
-    results: dict[int, _Result] = {}
-    queue, helpers, total = deque(range(len(given))), list[_Helper](), len(given)
-    start = time.monotonic()
-    until: float | None = None  # when others have had the time to finish
-    try:
+    def __init__(self) -> None:
+        self._helpers: list[_Helper] = []
+        self._spent = 0.0  # seconds, on all rounds before
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for helper in self._helpers:
+            helper.end()
+
+    def map(
+        self,
+        function: Callable[..., _Result],
+        given: Sequence[tuple[object, ...]],
+        done: Callable[[int], None] | None = None,
+    ) -> list[_Result]:
+        """Return what a function returns for each of these arguments, in order.
+
+        :param function: a function of a module, or a ``functools.partial`` of one, if others are to help.
+        :param done: is told how many there are, now and then and when all are.
+        """
+        results: dict[int, _Result] = {}
+        queue, total, start = deque(range(len(given))), len(given), time.monotonic()
+        work = function, given, queue, results
+        for helper in self._helpers:
+            helper.rounds.put(work)
+        until: float | None = None  # when others have had the time to finish
         while len(results) < total:
             try:
                 k = queue.popleft()
             except IndexError:
-                taken = (time.monotonic() - start) / len(results)
+                taken = (time.monotonic() - start) / max(len(results), 1)
                 until = until or time.monotonic() + _CHUNK * taken
-                if time.monotonic() < until and any(helper.is_alive() for helper in helpers):
+                if time.monotonic() < until and any(helper.is_alive() for helper in self._helpers):
                     time.sleep(_PAUSE)
                     continue
                 k = next((k for k in reversed(range(total)) if k not in results), 0)
@@ -63,31 +84,25 @@ def map_parallel(
             if done is not None and len(results) < total:
                 done(len(results))
             taken = time.monotonic() - start
-            if not helpers and taken > _PATIENCE and taken / len(results) * len(queue) > _LEFT:
-                helpers = [_Helper(function, given, queue, results) for _ in range(min(_processors() - 1, _MOST))]
+            spent, left = self._spent + taken, taken / len(results) * len(queue)
+            if not self._helpers and spent > _PATIENCE and left > 0 and spent + left > _LONG:
+                self._helpers = [_Helper() for _ in range(min(_processors() - 1, _MOST))]
                 with suppress(RuntimeError):  # where no thread can be started
-                    for helper in helpers:
+                    for helper in self._helpers:
+                        helper.rounds.put(work)
                         helper.start()
-    finally:
-        for helper in helpers:
-            helper.end()
-    if done is not None:
-        done(total)
-    return [results[k] for k in range(total)]
+        self._spent += time.monotonic() - start
+        if done is not None:
+            done(total)
+        return [results[k] for k in range(total)]
 
 
 class _Helper(threading.Thread):
-    """Gives another process some of what is left, as long as there is something."""
+    """Gives another process some of what is left in each round, as long as there is something."""
 
-    def __init__(
-        self,
-        function: Callable[..., object],
-        given: Sequence[tuple[object, ...]],
-        queue: deque[int],
-        results: dict[int, Any],
-    ) -> None:
+    def __init__(self) -> None:
         super().__init__(daemon=True)
-        self._work = function, given, queue, results
+        self.rounds = SimpleQueue[_Round | None]()
         self._process: subprocess.Popen[bytes] | None = None
         self._over = False
 
@@ -111,24 +126,24 @@ class _Helper(threading.Thread):
 
     def _give(self, to: Any, back: Any) -> None:
         """Give work to the process that reads and writes there, as long as it answers."""
-        function, given, queue, results = self._work
         pickle.dump(sys.path, to)
         to.flush()
         if self._over or back.read(len(_READY)) != _READY:
             return
-        pickle.dump(function, to)
-        while queue:
-            taken = list[int]()
-            with suppress(IndexError):  # others took the last one
-                for _ in range(min(_CHUNK, len(queue) // 4 + 1)):
-                    taken.append(queue.popleft())
-            pickle.dump([given[k] for k in taken], to)
-            to.flush()
-            results |= dict(zip(taken, pickle.load(back), strict=True))
+        for function, given, queue, results in iter(self.rounds.get, None):
+            while queue:
+                taken = list[int]()
+                with suppress(IndexError):  # others took the last one
+                    for _ in range(min(_CHUNK, len(queue) // 4 + 1)):
+                        taken.append(queue.popleft())
+                pickle.dump((function, [given[k] for k in taken]), to)
+                to.flush()
+                results |= dict(zip(taken, pickle.load(back), strict=True))
 
     def end(self) -> None:
         """End the process, now or as soon as it has started."""
         self._over = True
+        self.rounds.put(None)
         if self._process is not None:
             self._process.kill()
 
@@ -138,10 +153,9 @@ def work() -> None:
     answers, sys.stdout = sys.stdout.buffer, sys.stderr  # should anything print
     answers.write(_READY)
     answers.flush()
-    function = pickle.load(sys.stdin.buffer)
     while True:
         try:
-            given = pickle.load(sys.stdin.buffer)
+            function, given = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
         pickle.dump([function(*arguments) for arguments in given], answers)

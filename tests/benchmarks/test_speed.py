@@ -393,7 +393,7 @@ def test_programme(tmp_path, days, releases):
     terms = {"delta": 1e-6, "sampling_probability": 0.2, "relative_scales": relative}
     planned = []
     plan = seconds(lambda: planned.append(ts.Programme.plan(chains, epsilon=1.0, **terms)))
-    programme = replace(planned[0], epsilon=1.3)  # which leaves room beside it
+    programme = replace(planned[0], budget=replace(planned[0].budget, epsilon=1.3))  # which leaves room beside it
     create = seconds(ts.Ledger.create, tmp_path / "of.ledger", programme=programme)
     book, taken = ts.Ledger(tmp_path / "of.ledger"), []
     for k in range(releases):

@@ -14,6 +14,7 @@ from opendp_timeseries.smoothing.departures import Events, Model, Stations, depa
 from opendp_timeseries.smoothing.hierarchy import Hierarchy, HierarchyErrors, nonnegative
 from opendp_timeseries.smoothing.matrices import FitError
 from opendp_timeseries.smoothing.seasons import read_seasons
+from opendp_timeseries.smoothing.workers import Pool
 from tests.oracles import joint_smoothing as oracle
 from tests.reconstruction.simulated import error_and_cover, week
 from tests.refused import refuses
@@ -487,7 +488,7 @@ def test_departures_of_two_tiers_against_dense_conditioning():
     values = levels[:, :, None] * shape + rng.normal(0, 1.2, (1, 2, steps))
     stations = Stations(values, levels, np.array([1.7]), shape[None], own, weights, np.array([0.5, 0.5]))
     model = Model(read_seasons(12, None, steps), False, True, common, 0.3, slice(steps))
-    found = depart(stations, model, Events.empty(1, 2, steps))
+    found = depart(stations, model, Events.empty(1, 2, steps), Pool())
     assert not found.events.open.any()
     back, channels = stations.back[0], found.channels[0]
     assert np.allclose(np.linalg.inv(back) @ (np.eye(2) + own[0]) @ np.linalg.inv(back).T, np.eye(2))

@@ -36,9 +36,14 @@ def foreign(number, *, home):
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch):
-    for name in ("_PATIENCE", "_LEFT"):
+    for name in ("_PATIENCE", "_LONG"):
         monkeypatch.setattr(workers, name, 0.0)
     monkeypatch.setattr(workers, "_processors", lambda: 3)
+
+
+def shared(function, numbers, done=None):
+    with workers.Pool() as pool:
+        return pool.map(function, [(number,) for number in numbers], done)
 
 
 def together(number, *, home, helped):
@@ -52,12 +57,17 @@ def together(number, *, home, helped):
 
 
 @pytest.mark.long
-def test_others_help(tmp_path):
-    told = []
-    function = partial(together, home=os.getpid(), helped=tmp_path / "helped")
-    found = workers.map_parallel(function, [(number,) for number in range(400)], told.append)
-    assert [square for square, _ in found] == [number**2 for number in range(400)]
-    assert {pid for _, pid in found} > {os.getpid()}
+def test_another_process_helps_in_all_rounds(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "_processors", lambda: 2)
+    told, processes = [], set()
+    with workers.Pool() as pool:
+        for turn, done in {"first": told.append, "second": None}.items():
+            function = partial(together, home=os.getpid(), helped=tmp_path / turn)
+            found = pool.map(function, [(number,) for number in range(400)], done)
+            assert [square for square, _ in found] == [number**2 for number in range(400)]
+            assert len({pid for _, pid in found}) == 2
+            processes |= {pid for _, pid in found}
+    assert len(processes) == 2
     assert told == sorted(told)
     assert told[-1] == 400 == max(told)
     assert told.count(400) == 1
@@ -73,7 +83,7 @@ def test_others_help(tmp_path):
     ],
 )
 def test_what_others_do_not_finish_is_done_here(function):
-    found = workers.map_parallel(function, [(number,) for number in range(60)])
+    found = shared(function, range(60))
     assert [square for square, _ in found] == [number**2 for number in range(60)]
 
 
@@ -98,12 +108,17 @@ SCRIPTS = {
 )
 def test_nobody_waits_for_what_is_no_helper(script, monkeypatch, tmp_path):
     fake = tmp_path / "python"
-    fake.write_text(f"#!/bin/sh\n{script}\n")
+    starts = tmp_path / "starts"
+    starts.touch()
+    fake.write_text(f"#!/bin/sh\necho >>{starts}\n{script}\n")
     fake.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(fake))
     start, threads = time.monotonic(), threading.active_count()
-    found = workers.map_parallel(slowly, [(number,) for number in range(40)])
-    assert found == [(number**2, os.getpid()) for number in range(40)]
+    with workers.Pool() as pool:
+        for numbers in (range(40), range(2), range(12)):
+            given = [(number,) for number in numbers]
+            assert pool.map(slowly, given) == [(number**2, os.getpid()) for number in numbers]
+    assert len(starts.read_text()) <= 2  # once for each helper, not for each round
     assert time.monotonic() - start < 100  # a sleep of 600 ends with it
     while threading.active_count() > threads and time.monotonic() < start + 200:
         time.sleep(0.01)
@@ -128,7 +143,7 @@ def test_where_no_process_or_thread_can_be_started_all_is_done_here(owner, name,
         raise error
 
     monkeypatch.setattr(owner, name, start)
-    assert workers.map_parallel(slowly, [(number,) for number in range(9)]) == [(k**2, os.getpid()) for k in range(9)]
+    assert shared(slowly, range(9)) == [(k**2, os.getpid()) for k in range(9)]
     assert tried
 
 
@@ -143,10 +158,8 @@ def test_a_program_that_has_python_in_it_is_not_started_again(name, monkeypatch)
 
 def test_what_fails_fails_here(monkeypatch):
     monkeypatch.setattr(workers, "_processors", lambda: 1)
-    refuses(
-        r"math domain error|nonnegative", workers.map_parallel, math.sqrt, [(number,) for number in range(9, -9, -1)]
-    )
+    refuses(r"math domain error|nonnegative", shared, math.sqrt, range(9, -9, -1))
 
 
 def test_nothing_is_nothing():
-    assert workers.map_parallel(slowly, []) == []
+    assert shared(slowly, []) == []
