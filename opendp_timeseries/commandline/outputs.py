@@ -72,9 +72,9 @@ _MARKS: Final[dict[str, tuple[tuple[bytes, ...], bytes]]] = {
 }
 _UNDATED: Final = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 #: Steps that have a name.
-_WORD: Final = {"1min": "minute", "1h": "hour"} | PERIODS
+STEPS: Final = {"1min": "minute", "1h": "hour"} | PERIODS
 #: What the intervals in table and figure cover, at each step on its own.
-_CONFIDENCE: Final = 0.9
+CONFIDENCE: Final = 0.9
 #: So many of the longer steps of a long series are enlarged.
 _ENLARGED: Final = 14
 #: So many series of a panel are drawn.
@@ -299,7 +299,7 @@ def unit_of(release: ts.Release) -> str:
     reading, step = release.design.count.reading, str(release.design.count.grid.step)
     what = reading.source and reading.source.value
     what = what or ("individuals" if reading.step_cap == 1 else "events")
-    return f"{what} per {_WORD.get(step, step)}"
+    return f"{what} per {STEPS.get(step, step)}"
 
 
 def captions(results: Results, options: argparse.Namespace, guarantee: str | None = None) -> dict[str, Any]:
@@ -309,8 +309,8 @@ def captions(results: Results, options: argparse.Namespace, guarantee: str | Non
     step = str(results.series.release.design.count.grid.step)
     return {
         "title": options.title,
-        "unit": f"{what} per {_WORD.get(step, step)}",
-        "confidence_level": _CONFIDENCE,
+        "unit": f"{what} per {STEPS.get(step, step)}",
+        "confidence_level": CONFIDENCE,
         "beside": results.totals,
         "guarantee": _guarantee(results) if guarantee is None else f"Guarantee: {guarantee}",
         "people": results.people,
@@ -338,7 +338,7 @@ def _table(every: Sequence[ts.Series], columns: tuple[str, ...], decimal: str, *
     if not every:
         return csv_of(header, [], 0, decimal).encode()
     by_key = {key: part for series in every for key, part in (series.by_key() if several else {"": series}).items()}
-    ends = [known_interval(series, _CONFIDENCE) for series in by_key.values()]
+    ends = [known_interval(series, CONFIDENCE) for series in by_key.values()]
     places = digits_for(*(high - low for low, high in ends))
     grid = every[-1].release.design.count.grid
     local = grid.instants(zone="local")
@@ -361,7 +361,7 @@ def _individuals(results: Results, decimal: str) -> bytes:
     rows = [
         (key, *numbers, "" if (cap := _people_cap(series)) is None else cap)
         for series in results.people
-        for key, *numbers in zip(_keys(series), series.values, *series.interval(_CONFIDENCE), strict=True)
+        for key, *numbers in zip(_keys(series), series.values, *series.interval(CONFIDENCE), strict=True)
     ]
     return csv_of(_OF_PEOPLE, rows, digits_of(row[1:4] for row in rows), decimal).encode()
 
@@ -430,7 +430,7 @@ def _panel(results: Results, unit: str) -> Any:
         series,
         keys=list(series.by_key())[:_MOST_SERIES],
         unit=unit,
-        confidence_level=_CONFIDENCE,
+        confidence_level=CONFIDENCE,
         guarantee=_guarantee(results),
         sharey=False,  # a city is beside its districts
     )
@@ -442,12 +442,12 @@ def _single_figure(series: ts.Series, unit: str, guarantee: str | None = None) -
     """Draw a long series by the means of longer steps, and enlarge some of it."""
     from matplotlib import pyplot
 
-    overview = drawing(series, series.release.design.count.grid, _CONFIDENCE)
+    overview = drawing(series, series.release.design.count.grid, CONFIDENCE)
     is_long = bool(overview.longer)
     how: dict[str, Any] = {"squeeze": False, "layout": "constrained", "height_ratios": (2, 3)[-1 - is_long :]}
     figure, all_axes = pyplot.subplots(1 + is_long, figsize=(9.0, 6.8 if is_long else 4.2), **how)
     *above, axes = all_axes[:, 0]
-    ts.plot(series, axes=axes, unit=unit, confidence_level=_CONFIDENCE, guarantee=guarantee)
+    ts.plot(series, axes=axes, unit=unit, confidence_level=CONFIDENCE, guarantee=guarantee)
     for top in above:  # a line of thousands of steps would be a slab
         at, middle = overview.grid.edges(), len(overview.values) // 2
         top.plot(at[:-1], overview.values, color=BLUE, linewidth=1.2)
@@ -465,7 +465,7 @@ def _fit(axes: Any, series: ts.Series, window: slice) -> None:
     """Let an axis reach as far as what is shown needs, and no farther than it did."""
     steps = series.release.steps
     dots = series.release.values[np.searchsorted(steps, window.start) : np.searchsorted(steps, window.stop)]
-    rows = (series.values, *known_interval(series, _CONFIDENCE))
+    rows = (series.values, *known_interval(series, CONFIDENCE))
     values = np.concatenate([*(row[window] for row in rows), dots if draws_noisy(series) else ()])
     low, high = np.nanmin(values), np.nanmax(values)
     bottom, top = axes.get_ylim()

@@ -5,11 +5,13 @@ import datetime as dt
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
@@ -22,25 +24,28 @@ from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.commandline.inputs import amplitudes_of, chosen, grid_of, keys_and_groups
-from opendp_timeseries.commandline.outputs import captions, reconstructed, write_preview
+from opendp_timeseries.commandline.outputs import CONFIDENCE, STEPS, captions, reconstructed, write_preview
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import stage
 from opendp_timeseries.commandline.words import wrapped
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.grid import PERIODS
 from opendp_timeseries.ledger.book import Entry
 from opendp_timeseries.planning.errors import ExpectedError
 from opendp_timeseries.planning.preview import made_up_rates, made_up_releases
 from opendp_timeseries.plugin.mechanisms import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
 from opendp_timeseries.results.contents import contents_of
+from opendp_timeseries.results.digits import rounded
 from opendp_timeseries.results.page import page_of
 
 #: How much of an instant names a part; of others, the day.
 _NAMED: Final = {"1y": 4, "1q": 7, "1mo": 7}
 _LIKE: Final = "--level, and --deviation with --time-scale, or amplitudes, as in --season 1d:90"
 #: From this share of the level on, an error leaves little to see.
-_MUCH: Final = 0.3
+_MUCH: Final = 0.5
+_DAY: Final = np.timedelta64(1, "D")
 #: Noise that differs by less is as good as equal.
 _EQUAL: Final = 1 + 1e-6
 _CHANGED: Final = "say again what it was made with, or make another one under another name"
@@ -296,41 +301,30 @@ def _check_outputs(every: Sequence[argparse.Namespace]) -> None:
                 )
 
 
-def _table(options: argparse.Namespace, plan: Plan, errors: list[dict[str, float]]) -> list[str]:
-    """Return the parts of a publication, and what there is to say about them."""
+def _table(options: argparse.Namespace, plan: Plan, errors: dict[str, list[float]]) -> list[str]:
+    """Return the parts of a publication, those that are alike in one line, and what there is to say about them."""
     parts, scheme = parts_of(options), plan.programme
     states = plan.states(parts)
     in_all = options.participation_cap is not None and (options.total or options.groups)  # else within the count
     columns = {"totals": in_all, "numbers": options.mean, "people": options.people}
     columns["people by key"] = options.people_by_key or options.people_cap
     header = ["noise of series", *(f"noise of {name}" for name, is_asked in columns.items() if is_asked)]
-    header += [f"error of {name}" for name in errors[0]] if errors else []
-    rows = []
+    cells = []
     for part, state in zip(parts, states, strict=True):
         designs = plan.designs(part)
         epsilon = scheme.budget.spent(joint_loss([design.loss() for design in designs], adaptivity=Adaptivity.NONE))
-        scales = (f"{design.scale:.4g}" for design in designs)
-        expected = [f"{error:.4g}" for of_part in errors[part.number - 1 : part.number] for error in of_part.values()]
-        rows.append((str(part.number), part.name, state, *scales, *expected, f"ε = {printed_up(epsilon)}"))
-    left_out = "" if options.participation_cap is None else ", without what caps leave out"
-    note = f"The last column is of the part alone. Errors are those to expect in each step{left_out}."
-    if errors and options.groups:
-        note += " Of groups, the largest stands here."
-    if errors and options.level and (share := max(row["series"] for row in errors) / options.level) > _MUCH:
-        note += (
-            f" Those of series are up to {share:.0%} of the level: longer steps, fewer keys or more budget show more."
-        )
-    if not errors:
-        note = (
-            f"For the error to expect of each part, say roughly what the series is like: {_LIKE}. The last column is of"
-        )
-        note += " the part alone."
+        cells.append((state, *(f"{design.scale:.4g}" for design in designs), f"ε = {printed_up(epsilon)}"))
+    rows = []
+    for row, pairs in groupby(zip(cells, parts, strict=True), key=itemgetter(0)):
+        alike = [part for _, part in pairs]
+        ends = dict.fromkeys((alike[0], alike[-1]))
+        rows.append((" to ".join(str(part.number) for part in ends), " to ".join(part.name for part in ends), *row))
     name = f" of {options.publication.name}" if options.publication is not None else ""
     lines = [
-        f"{len(parts)} parts{name}",
+        f"{len(parts)} parts{name}. The last column is of each part alone.",
         text_table(("part", "from", "state", *header, "alone"), rows),
         "",
-        wrapped(note),
+        *_known(options, errors),
     ]
     if plan.ledger is not None:
         open_parts = [part for part, state in zip(parts, states, strict=True) if state != "released"]
@@ -339,16 +333,53 @@ def _table(options: argparse.Namespace, plan: Plan, errors: list[dict[str, float
     return lines
 
 
-def _errors(options: argparse.Namespace, plan: Plan) -> list[dict[str, float]]:
-    """Return the errors to expect of each part, of its series and its total; nothing if the series is not described."""
+def _known(options: argparse.Namespace, errors: dict[str, list[float]]) -> list[str]:
+    """Say how well numbers will be known."""
+    if not errors:
+        return [wrapped(f"For the error to expect of each part, say roughly what the series is like: {_LIKE}.")]
+    rows = [(name, *("" if half != half else f"±{rounded(half)}" for half in row)) for name, row in errors.items()]
+    left_out = "" if options.participation_cap is None else ", without what caps leave out"
+    note = f"So well will numbers be known, with a probability of {CONFIDENCE:.0%}, in the part of the most{left_out}."
+    if options.groups:
+        note += " Of groups, the largest stands here."
+    if options.level and (share := errors["series"][0] / options.level) > _MUCH:
+        note += (
+            f" Those of series are up to {share:.0%} of the level: longer steps, fewer keys or more budget show more."
+        )
+    return [text_table(("known to", *_sums(options)), rows), "", wrapped(note)]
+
+
+def _sums(options: argparse.Namespace) -> dict[str, int]:
+    """Return how many steps are in one, in a day and in the longest part, by their names."""
+    grids = [grid_of(part.cut(options)) for part in parts_of(options)]
+    length = np.median(np.diff(grids[0].edges()))
+    days = {"day": int(_DAY // length)} if length < _DAY else {}
+    step = str(options.step)
+    return {STEPS.get(step, step): 1} | days | {PERIODS[options.every]: max(grid.size for grid in grids)}
+
+
+def _errors(options: argparse.Namespace, plan: Plan) -> dict[str, list[float]]:
+    """Return half of the width of each interval to expect, NaN where there is none; nothing of a series unknown."""
     parts = parts_of(options)
     shape = chosen(options, "level", "deviation", "time_scale")
     shape["season_amplitudes"] = amplitudes_of(options, grid_of(parts[0].cut(options)))
     if all(value is None for value in shape.values()):
-        return []
-    firsts = tuple(plan.designs(part)[0] for part in parts)
-    errors = replace(plan.programme, designs=firsts).expected_errors(**shape)
-    return [{"series": error.smoothed, **_totals(options, error)} for error in errors]
+        return {}
+    half = float(ndtri((1 + CONFIDENCE) / 2))
+
+    def expected(number: int, over: int) -> dict[str, float]:
+        designs = tuple(plan.designs(part)[number] for part in parts)
+        errors = replace(plan.programme, designs=designs).expected_errors(over=over, **shape)
+        rows = [{"series": error.smoothed, **_totals(options, error)} for error in errors]
+        return {name: half * max(row[name] for row in rows) for name in rows[0]}
+
+    columns = [expected(0, over) for over in _sums(options).values()]
+    table = {name: [column[name] for column in columns] for name in columns[0]}
+    people = {"individuals": options.people, "individuals by key": options.people_by_key or options.people_cap}
+    names = [name for name, is_asked in people.items() if is_asked]
+    for number, name in enumerate(names, plan.size - len(names)):
+        table[name] = [*[math.nan] * (len(columns) - 1), *expected(number, 1).values()]
+    return table
 
 
 def _totals(options: argparse.Namespace, error: ExpectedError) -> dict[str, float]:

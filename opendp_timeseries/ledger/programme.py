@@ -211,7 +211,7 @@ class Programme:
         domain, metric = chain.output_space
         return chain >> make_part(domain, metric, self.designs[numbers[0] - 1], self.budget.view, parent)
 
-    def expected_errors(self, **assumed: Unpack[SignalDescription]) -> tuple[ExpectedError, ...]:
+    def expected_errors(self, *, over: int = 1, **assumed: Unpack[SignalDescription]) -> tuple[ExpectedError, ...]:
         """Return the expected errors of each release, as :func:`~opendp_timeseries.plan` does, without private data.
 
         They exclude what caps leave out. Totals over time and numbers of individuals err by their noise; the number of
@@ -219,22 +219,26 @@ class Programme:
         spread evenly over the octaves of how often people come, and sums of a value to be of typical ones; for a panel,
         errors are of each key, with those of the totals.
 
+        :param over: how many steps in a row are added up: 24 for days of hours, and at most all steps of a release. Of
+            sums, the error of ``smoothed`` and of totals is known, unless steps are sampled.
         :param assumed: description of the series, as for :func:`~opendp_timeseries.plan`: ``level``,
             ``season_amplitudes``, ``deviation`` and ``time_scale``, or a **public** series that resembles the private
             series as ``proxy``.
         :raises ValueError: for a number out of range, not exactly one description of the series, or capped sums.
         """
+        check.integer("over", over, minimum=1)
 
         @lru_cache
         def sampled(size: int, kernels: tuple[Kernel, ...], sampling: Sampling, scale: float) -> ExpectedError:
             kernel = reduce(Kernel.convolve, kernels) if kernels else identity_kernel(size)
-            return expected_error(described_signal(size, **assumed), kernel, sampling, scale)
+            return expected_error(described_signal(size, **assumed), kernel, sampling, scale, min(over, size))
 
         @lru_cache
         def at_tiers(count: Count, scale: float, usual: float) -> ExpectedError:
             assert count.tiers is not None
             often = participation_of({}, count.reading.max_steps)
-            return error_at_tiers(described_signal(count.grid.size, **assumed, usual=usual), count, scale, often)
+            signal = described_signal(count.grid.size, **assumed, usual=usual)
+            return error_at_tiers(signal, count, scale, often, min(over, count.grid.size))
 
         def error(design: Design) -> ExpectedError:
             tiers, is_sum = design.count.tiers, design.count.reading.is_sum

@@ -37,7 +37,7 @@ _STEPS_IN_STRETCH: Final = 512
 
 
 class ExpectedError(NamedTuple):
-    """Root mean squares per step, in the signal's unit."""
+    """Root mean squares per step, or of the sum of several steps in a row, in the signal's unit."""
 
     noise: float  #: contribution of the noise to the error of the interpolated series
     bias: float  #: contribution to it of the filter and the signal's changes between kept steps
@@ -65,13 +65,25 @@ class Covariances(NamedTuple):
         )
 
 
-def expected_error(signal: SignalModel, kernel: Kernel, sampling: Sampling, scale: float) -> ExpectedError:
+def gain_of_sums(size: int, over: int) -> NDArray[np.float64]:
+    """Return by what the sum of so many steps in a row multiplies the power at each frequency of a cycle."""
+    return np.asarray(np.abs(np.fft.rfft(np.ones(over), n=size)) ** 2)
+
+
+def expected_error(
+    signal: SignalModel, kernel: Kernel, sampling: Sampling, scale: float, over: int = 1
+) -> ExpectedError:
     """Return the expected error of a filtered and subsampled release.
 
     :param kernel: the filter; :func:`~opendp_timeseries.design.kernels.identity_kernel` for none.
     :param sampling: the sampling of steps, with a probability above 0.
     :param scale: standard deviation σ of the noise.
+    :param over: how many steps in a row are added up; of several, NaN but for the smoothed error at every step.
     """
+    if over > 1:
+        is_known = sampling.probability == 1
+        square = smoothing_square_of_every_step(signal, kernel, scale, over) if is_known else math.nan
+        return ExpectedError(noise=math.nan, bias=math.nan, smoothed=math.sqrt(square))
     probability, covariances, rng = sampling.probability, Covariances.of(signal, kernel), np.random.default_rng(_SEED)
     if probability == 1:
         draws = [np.arange(signal.size)]
@@ -89,7 +101,9 @@ def expected_error(signal: SignalModel, kernel: Kernel, sampling: Sampling, scal
     )
 
 
-def error_at_tiers(signal: SignalModel, count: Count, scale: float, participation: Participation) -> ExpectedError:
+def error_at_tiers(
+    signal: SignalModel, count: Count, scale: float, participation: Participation, over: int = 1
+) -> ExpectedError:
     """Return the expected error of a release in several tiers of activity, all but the last of which are smoothed.
 
     It is the error of the best linear smoother of all tiers, if people come at the same hours however often they come,
@@ -100,6 +114,7 @@ def error_at_tiers(signal: SignalModel, count: Count, scale: float, participatio
     :param count: in tiers of activity.
     :param participation: in how many steps people come, with the signal's ``usual`` in each; only the shares of its
         counts matter.
+    :param over: how many steps in a row are added up.
     """
     if count.tiers is None:
         raise Refusal("count", ..., "must have tiers of activity")
@@ -110,10 +125,11 @@ def error_at_tiers(signal: SignalModel, count: Count, scale: float, participatio
     keys = count.panel or ()
     if len(keys) < 2:
         scale *= _noise_factor(count.reading, 0)
-        level = activity.level_square(math.sqrt(signal.level), scale, signal.size)
-        square = activity.square(signal.rate(), signal.poisson, scale, signal.size) + level
-        return ExpectedError(noise=activity.last_tier_error(scale), bias=0.0, smoothed=math.sqrt(square))
-    return _error_at_places(signal, count.reading, scale, activity)
+        level = over**2 * activity.level_square(math.sqrt(signal.level), scale, signal.size)
+        square = activity.square(signal.rate(), signal.poisson, scale, signal.size, over) + level
+        noise = math.sqrt(over) * activity.last_tier_error(scale)
+        return ExpectedError(noise=noise, bias=0.0, smoothed=math.sqrt(square))
+    return _error_at_places(signal, count.reading, scale, activity, over)
 
 
 def _noise_factor(reading: Reading, level: int) -> float:
@@ -148,12 +164,13 @@ class _Activity(NamedTuple):
         level, weights = max(level, 1e-9 * scale), self.weights / scale
         return level_of(self.means(level) / scale, self.ends, weights, size**-0.5, prior=self.prior).variance
 
-    def square(self, rate: NDArray[np.float64], poisson: float, scale: float, size: int) -> float:
+    def square(self, rate: NDArray[np.float64], poisson: float, scale: float, size: int, over: int) -> float:
         """Return the mean square of the error of a smoother that knows the level.
 
         :param rate: spectrum of the rate.
         :param poisson: variance of counts around it.
         :param size: number of steps.
+        :param over: how many in a row are added up.
         """
         weights, shares = self.weights / scale, self._shares
         # Counts are a rate plus Poisson variation around it, which carries the weights of the people who come.
@@ -166,10 +183,12 @@ class _Activity(NamedTuple):
             rate + poisson - np.sum(with_signal * np.linalg.solve(covariance, with_signal[:, :, None])[:, :, 0], axis=1)
         )
         unresolved[0] = 0.0  # the level, which the smoother knows
-        return max(float(unresolved @ copies(size)) / size, 0.0)
+        return max(float(unresolved @ (copies(size) * gain_of_sums(size, over))) / size, 0.0)
 
 
-def _error_at_places(signal: SignalModel, reading: Reading, scale: float, activity: _Activity) -> ExpectedError:
+def _error_at_places(
+    signal: SignalModel, reading: Reading, scale: float, activity: _Activity, over: int
+) -> ExpectedError:
     """Return the errors of a key and of totals, in a panel that is smoothed jointly.
 
     The total of all keys is smoothed like a single series; each part is its share of that total plus a departure.
@@ -190,15 +209,14 @@ def _error_at_places(signal: SignalModel, reading: Reading, scale: float, activi
     def departure_square(key_count: float, of_all: float, error: float) -> float:
         """Return the mean squared error of the departure of ``key_count`` keys from their share of ``of_all`` keys."""
         return activity.square(
-            (1 - _COMMON) * key_count * (1 - key_count / of_all) * departures, key_count * poisson, error, size
+            (1 - _COMMON) * key_count * (1 - key_count / of_all) * departures, key_count * poisson, error, size, over
         )
 
     squares, root = np.zeros(hierarchy.size), hierarchy.root
     key_count, error = float(key_counts[root]), float(noise[root])
     rate = key_count**2 * (signal.lines + _COMMON * departures) + key_count * (1 - _COMMON) * departures
-    squares[root] = activity.square(rate, key_count * poisson, error, size) + activity.level_square(
-        key_count * mean, error, size
-    )
+    level = over**2 * activity.level_square(key_count * mean, error, size)
+    squares[root] = activity.square(rate, key_count * poisson, error, size, over) + level
     for row, parts in reversed(hierarchy.branches):
         # Parts of equal size and noise have equal errors.
         distinct, index_of_part = np.unique(
@@ -209,9 +227,8 @@ def _error_at_places(signal: SignalModel, reading: Reading, scale: float, activi
         )[index_of_part.ravel()]
         means, mean_noise = key_counts[parts, None] * activity.means(mean), float(np.sqrt(np.mean(noise[parts] ** 2)))
         total = means.sum(axis=0), float(noise[row]) / root_of_size
-        part_squares += panel(
-            means, activity.ends, activity.weights, mean_noise / root_of_size, total, prior=activity.prior
-        ).variances
+        levels = panel(means, activity.ends, activity.weights, mean_noise / root_of_size, total, prior=activity.prior)
+        part_squares += over**2 * levels.variances
         squares[parts] = (
             part_squares * (1 - part_squares / part_squares.sum())
             + (key_counts[parts] / key_counts[row]) ** 2 * squares[row]
@@ -219,7 +236,7 @@ def _error_at_places(signal: SignalModel, reading: Reading, scale: float, activi
     names = [name for groups in released for name in groups.names] or ["all keys"]
     errors = dict(zip(names, np.sqrt(squares[len(keys) :]).tolist(), strict=False))
     return ExpectedError(
-        noise=activity.last_tier_error(scale * _noise_factor(reading, 0)),
+        noise=math.sqrt(over) * activity.last_tier_error(scale * _noise_factor(reading, 0)),
         bias=0.0,
         smoothed=math.sqrt(float(squares[: len(keys)].mean())),
         totals=tuple((name, errors[name]) for name in (names if grouping is None else grouping.groups.names)),
@@ -256,12 +273,12 @@ def interpolation_squares(covariances: Covariances, kept_steps: NDArray[np.int64
     return float(np.mean(missed)), float(np.mean(near**2 + far**2))
 
 
-def smoothing_square_of_every_step(signal: SignalModel, kernel: Kernel, scale: float) -> float:
-    """Return the mean squared error of the Wiener filter, on the cycle."""
+def smoothing_square_of_every_step(signal: SignalModel, kernel: Kernel, scale: float, over: int = 1) -> float:
+    """Return the mean squared error of the Wiener filter, on the cycle, of sums of so many steps in a row."""
     power, gain = signal.spectrum_with_level(), np.fft.rfft(kernel.taps).real
     with np.errstate(invalid="ignore"):
         unresolved = np.where(power > 0, power * scale**2 / (power * gain**2 + scale**2), 0.0)
-    return float(np.sum(unresolved * copies(signal.size))) / signal.size
+    return float(unresolved @ (copies(signal.size) * gain_of_sums(signal.size, over))) / signal.size
 
 
 @single_thread()

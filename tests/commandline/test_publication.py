@@ -120,7 +120,7 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, caps, rows,
     of_totals = " noise of totals" if caps == CAPS else ""  # else they are in the norm of the series
     assert f"part from state noise of series{of_totals} noise of people noise of people by key alone" in new
     assert "Left: 12 of 12; next is part 1, 2024-03." in new
-    alone = re.search(r"2024-03 planned [0-9. ]+ ε = ([0-9.]+)", new)[1]
+    alone = re.search(r"2024-03[0-9a-z -]* planned [0-9. ]+ ε = ([0-9.]+)", new)[1]
     assert f"Guarantee: (ε = {alone}, δ = 1e-06)" in first
     assert f"Part 1 of 12, 2024-03, in trips-2024-03.csv PRIVATE: do not publish {rows} rows were read" in check
     programme = re.search(r"It is programme ([0-9a-f]{16}): every part names it.", new)[1]
@@ -645,37 +645,75 @@ def test_an_unfinished_release_is_not_written_beside_files(city, capsys, monkeyp
     assert len(ts.Ledger("trips.ledger").entries) == 1
 
 
-def test_a_programme_says_the_error_to_expect_of_each_part(city, capsys):
-    capsys.readouterr()
-    assert main(["programme", "publication.toml"]) == 0
-    said = capsys.readouterr().out
-    assert "error of series" not in said
-    assert "For the error to expect of each part, say roughly what the series is like: --level, and" in said
-    known = ["--level", "200", "--deviation", "20", "--time-scale", "4"]
+def test_a_programme_says_how_well_numbers_will_be_known(city, capsys):
+    def said(*more):
+        capsys.readouterr()
+        assert main(["programme", "publication.toml", *more]) == 0
+        return capsys.readouterr().out
+
+    new = said()
+    assert "known to" not in new
+    assert "For the error to expect of each part, say roughly what the series is like: --level, and" in new
+    assert re.search(r"1 to 3 +2024-03 to 2024-05  planned  ", new)
+    known = {"level": 200, "deviation": 20, "time_scale": 4, "season_amplitudes": {7.0: 90.0}}
+    flags = ["--level", "200", "--deviation", "20", "--time-scale", "4"]
     changed(city, "season = [7.0]", 'season = ["1w:90"]')
-    assert main(["programme", "publication.toml", *known]) == 0
-    said = capsys.readouterr().out
-    programme = ts.Ledger("trips.ledger").programme
-    errors = programme.expected_errors(level=200, deviation=20, time_scale=4, season_amplitudes={7.0: 90.0})
-    for part, error in zip(("2024-03", "2024-04", "2024-05"), errors[::4], strict=True):
-        assert 0 < error.smoothed < programme.designs[0].scale
-        assert re.search(rf"{part}  planned .* {error.smoothed:.4g} +ε = ", said)
-    assert "of the level" not in said
-    assert main(["programme", "publication.toml", "--level", "1"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    new = said(*flags)
+    programme, half = ts.Ledger("trips.ledger").programme, scipy.stats.norm.isf(0.05)
+    for name, over in (("day", 1), ("month", 31)):
+        widest = half * max(error.smoothed for error in programme.expected_errors(over=over, **known)[::4])
+        assert dict(zip(*columns_of(new, "known to", "series"), strict=True))[name] == f"±{widest:.3g}"
+    assert "of the level" not in new
     assert re.search(
-        r"Those of series are up to \d+% of the level: longer steps, fewer keys or more budget show more", said
+        r"Those of series are up to \d+% of the level: longer steps, fewer", " ".join(said("--level", "1").split())
     )
+    assert main(["release", "publication.toml"]) == 0
+    new = said(*flags)
+    assert re.search(r"\n1 +2024-03 +released  ", new)
+    assert re.search(r"\n2 to 3 +2024-04 to 2024-05  planned  ", new)
     (city / "trips.ledger").unlink()
     for line in ("participation_cap = 6", "key_cap = 1", "people_cap = 3"):
         text = (city / "publication.toml").read_text()
         (city / "publication.toml").write_text(re.sub(f"(?m)^{line}.*$", "", text))
-    assert main(["programme", "publication.toml", *known]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "noise of series noise of people error of series error of city error of district alone" in said
+    new = said(*flags)
+    assert re.search("noise of series +noise of people +alone", new)
+    assert [row.split()[0] for row in new.partition("known to")[2].split("\n\n")[0].splitlines()[1:]] == [
+        "series",
+        "city",
+        "district",
+        "individuals",
+    ]
     assert main(["programme", "publication.toml", "--new", "--deviation", "20"]) == 2
     assert not (city / "trips.ledger").exists()
     assert f"give season (line {line_of(city, 'season =')}) 24:60, or deviation and time_scale, or" in refusal(capsys)
+
+
+@pytest.mark.long
+def test_a_page_knows_its_numbers_as_well_as_the_programme_said(city, capsys):
+    (city / "trips.ledger").unlink()
+    text = (city / "publication.toml").read_text()
+    for line in ("participation_cap = 6", "key_cap = 1", "people_cap = 3"):
+        text = re.sub(f"(?m)^{line}.*$", "", text)
+    changes = {"epsilon = 100": "epsilon = 1", "season = [7.0]": 'season = ["1w:90"]'}
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    (city / "publication.toml").write_text(text)
+    capsys.readouterr()
+    flags = ["--level", "200", "--deviation", "20", "--time-scale", "4", "--preview", "page.html"]
+    assert main(["programme", "publication.toml", *flags]) == 0
+    said, page = capsys.readouterr().out, (city / "page.html").read_text()
+    for name in ("city", "station 0"):
+        row = re.search(f">{name}</th>(.*?)</tr>", page.partition("<h2>Totals by")[2])[1]
+        stated = [int(half.replace("\u202f", "")) for half in re.findall("± ([\\d\u202f]+)<", row)]
+        month = columns_of(said, "known to", {"station 0": "series"}.get(name, name))[1][-1]
+        assert max(stated) == pytest.approx(float(month[1:].replace("\u202f", "")), rel=0.3)
+
+
+def columns_of(said, head, row):
+    """Return the header, and a row of a table that is printed, without their first words."""
+    lines = said.splitlines()
+    found = [next(line for line in lines if line.startswith(f"{word}  ")) for word in (head, row)]
+    return [re.split("  +", line)[1:] for line in found]
 
 
 def test_verify_takes_a_publication_that_names_no_zone(tmp_path, capsys, monkeypatch):

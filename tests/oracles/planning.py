@@ -16,11 +16,12 @@ def error_of_linear(reconstruct, covariance, taps, kept, scale):
     return bias, np.sum(matrix**2) / size * scale**2
 
 
-def error_of_best_at_scales(rate, mean, shares, weights, scale):
+def error_of_best_at_scales(rate, mean, shares, weights, scale, over=1):
     """Mean squared error of the conditional mean of the counts, but for their level, given noisy counts at scales.
 
     :param rate: covariance of the rate at each lag.
     :param shares: of the counts that are of people of a row of ``weights``, who vary like Poisson's.
+    :param over: how many counts in a row are added up.
     """
     size, scales = len(rate), weights.shape[1]
     shape = shares @ weights
@@ -29,7 +30,8 @@ def error_of_best_at_scales(rate, mean, shares, weights, scale):
     whole = circulant(rate) + mean * np.eye(size)
     common = np.kron(shape, circulant(rate)) + np.kron(mean * shape, np.eye(size))
     left = whole - common @ np.linalg.solve(known, common.T)
-    return np.trace(left - left.mean(axis=0)) / size
+    sums = sum(np.roll(np.eye(size), k, axis=1) for k in range(over))
+    return np.trace(sums @ (left - left.mean(axis=0)) @ sums.T) / size
 
 
 def error_of_best(covariance, taps, kept, scale):

@@ -80,6 +80,12 @@ def test_errors_at_tiers_are_those_of_dense_matrices():
     best = oracle.error_of_best_at_scales(rate, 9.0, counts / counts.sum(), weights, scale)
     level = level_of(9.0 * (counts / counts.sum()) @ weights / scale, table.ends, weights / scale, 60**-0.5)
     assert found.smoothed**2 == pytest.approx(best + level.variance, rel=1e-9)
+    for over in (12, 60):  # sums in a row, and of all, of which the error is that of the level
+        best_of_sums = oracle.error_of_best_at_scales(rate, 9.0, counts / counts.sum(), weights, scale, over)
+        sums = errors.error_at_tiers(signal, count, scale, often, over)
+        assert sums.smoothed**2 == pytest.approx(best_of_sums + over**2 * level.variance, rel=1e-9)
+        assert sums.noise == pytest.approx(found.noise * over**0.5)
+    assert best_of_sums < 1e-9 * best
     assert found.noise == pytest.approx(scale / weights[0, -1], rel=1e-12)
     # The broken variants: the level taken to be known, and noise forgotten.
     assert found.smoothed**2 > 1.1 * best
@@ -109,7 +115,7 @@ def test_errors_at_places_are_those_of_dense_matrices():
     keys, often = ("a", "b", "c", "d"), participation_of({0.5: 8, 1.0: 40}, 60)
     found = plan(GRID, epsilon=1.0, delta=1e-6, keys=keys, groups={"all": keys}, shares=(0.75, 0.25),
                  participation={0.5: 8, 1.0: 40}, **known)  # fmt: skip
-    design, error = found.design, found.recommended
+    design = found.design
     table = design.count.tiers.table(60)
     weights, shares = table.weights / 2**16, often.by_often(table.ends)
     shares /= shares.sum()
@@ -118,13 +124,20 @@ def test_errors_at_places_are_those_of_dense_matrices():
     together = (1 / (1 / (4 * of_keys**2) + 1 / of_all**2)) ** 0.5
     pattern = described_signal(60, level=9.0, season_amplitudes={12: 5.0}).covariance - 9.0 * (np.arange(60) == 0)
     rest = described_signal(60, **known).covariance - pattern - 9.0 * (np.arange(60) == 0)
-    total = oracle.error_of_best_at_scales(16 * pattern + 8 * rest + 2 * rest, 36.0, shares, weights, together)
-    total += level_of(36.0 * shares @ weights / together, table.ends, weights / together, 60**-0.5).variance
-    assert error.totals == (("all", pytest.approx(total**0.5, rel=1e-9)),)
-    own = oracle.error_of_best_at_scales(0.5 * 0.75 * rest, 9.0, shares, weights, of_keys)
     means = np.tile(9.0 * shares @ weights, (4, 1))
-    own += panel(means, table.ends, weights, of_keys / 60**0.5, (means.sum(axis=0), together / 60**0.5)).variances[0]
-    assert error.smoothed**2 == pytest.approx(own * 0.75 + total / 16, rel=1e-9)
+    level = level_of(36.0 * shares @ weights / together, table.ends, weights / together, 60**-0.5).variance
+    of_levels = panel(means, table.ends, weights, of_keys / 60**0.5, (means.sum(axis=0), together / 60**0.5)).variances[
+        0
+    ]
+    for over in (60, 12, 1):
+        total = oracle.error_of_best_at_scales(16 * pattern + 10 * rest, 36.0, shares, weights, together, over)
+        total += over**2 * level
+        error = errors.error_at_tiers(described_signal(60, **known), design.count, design.scale, often, over)
+        assert error.totals == (("all", pytest.approx(total**0.5, rel=1e-9)),)
+        own = oracle.error_of_best_at_scales(0.5 * 0.75 * rest, 9.0, shares, weights, of_keys, over)
+        own += over**2 * of_levels
+        assert error.smoothed**2 == pytest.approx(own * 0.75 + total / 16, rel=1e-9)
+    assert (error.smoothed, error.totals) == (found.recommended.smoothed, found.recommended.totals)
     # The broken variants: each key by itself, and the total without its keys.
     (alone,) = plan(GRID, epsilon=1.0, delta=1e-6, participation={0.5: 8, 1.0: 40}, **known).candidates
     assert error.smoothed < 0.9 * alone.smoothed
