@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from opendp_timeseries._refusal import Quoted, Refusal
-from opendp_timeseries.commandline.arguments import parse
+from opendp_timeseries.commandline.arguments import COMMANDS, parse
 from opendp_timeseries.commandline.spelling import phrase
 from opendp_timeseries.commandline.waiting import interruptible
 
@@ -131,7 +131,8 @@ def _parameter_of(path: str, options: argparse.Namespace) -> str:
     if ledger is not None and Path(path) == ledger.absolute():
         return "ledger"
     if getattr(options, "publication", None) is None:
-        return "file"
+        operand = COMMANDS[options.command].operand[0]
+        return operand if path == str(getattr(options, operand)) else "file"
     if path in (options.keys or ()):
         return "keys"
     return "output" if path != str(options.file) and path.startswith(str(options.output)) else "file"

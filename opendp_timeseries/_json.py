@@ -152,7 +152,7 @@ def read_versioned(document: object, name: str, readers: Mapping[int, Callable[[
     :raises ValueError: for another format, or a version newer than these readers.
     """
     if not isinstance(document, dict) or document.get("format") != name:
-        raise Refusal("the document", ..., f"is not in the format {name!r}", "give one that is")
+        raise Refusal("the document", ..., f"must be in the format {name!r}")
     fields = dict(document)
     version = fields.pop("version", None)
     del fields["format"]

@@ -98,6 +98,14 @@ class TypeRefusal(Refusal, TypeError):  # noqa: N818
     """Refusal of a parameter of the wrong type, or of one that was left out."""
 
 
+class MissingFileRefusal(Refusal, FileNotFoundError):  # noqa: N818
+    """Refusal of the name of a file that is not there."""
+
+
+class ExistingFileRefusal(Refusal, FileExistsError):  # noqa: N818
+    """Refusal of the name of a new file where there is one."""
+
+
 def spelled(text: str, spell: Spelling) -> str:
     """Return a text with the parameters that it names in backticks as a front end writes them; nothing without one."""
     mentions = {match[0]: spell(match[1], match[2]) for match in _MENTION.finditer(text)}

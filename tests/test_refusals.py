@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
+from opendp_timeseries._refusal import ExistingFileRefusal, MissingFileRefusal, Quoted, Refusal, TypeRefusal
 from opendp_timeseries.commandline.arguments import COMMANDS
 from opendp_timeseries.commandline.spelling import phrase, spelling
 from opendp_timeseries.commandline.words import EVERY
@@ -39,11 +39,7 @@ def calls():
                 yield module, node
 
 
-REFUSALS = [
-    (module, node)
-    for module, node in calls()
-    if node.func.id in ("Refusal", "TypeRefusal", "_UsageRefusal") and module != "_refusal"
-]
+REFUSALS = [(module, node) for module, node in calls() if node.func.id.endswith("Refusal") and module != "_refusal"]
 
 
 def literal(node):
@@ -93,11 +89,15 @@ def test_every_parameter_that_a_refusal_names_is_one():
             assert {match[1] for match in MENTION.finditer(text)} <= names | {"dtype"}, text
 
 
-@pytest.mark.parametrize("kind", [Refusal, TypeRefusal])
-def test_a_refusal_is_its_fields(kind):
+@pytest.mark.parametrize(
+    ("kind", "builtin"),
+    {TypeRefusal: TypeError, MissingFileRefusal: FileNotFoundError, ExistingFileRefusal: FileExistsError}.items(),
+)
+def test_a_refusal_is_its_fields(kind, builtin):
     refusal = kind("gap", 2.5, "must be whole, as `step_cap` is", "give `gap=2`, or leave it out")
     assert isinstance(refusal, ValueError)
-    assert isinstance(refusal, TypeError) == (kind is TypeRefusal)
+    assert isinstance(refusal, builtin)
+    assert not isinstance(Refusal("gap", 2, "must be 1"), TypeError)
     assert str(refusal) == "gap (2.5) must be whole, as step_cap is; give gap=2, or leave it out"
     assert str(pickle.loads(pickle.dumps(refusal))) == str(refusal)
     assert pickle.loads(pickle.dumps(kind("gap", ..., "must be given"))).value == ""
@@ -131,3 +131,8 @@ def test_every_flag_that_is_said_exists(command, capsys):
     usage = capsys.readouterr().out
     for name, text in said.items():
         assert text is None or re.search(rf"(?<![\w-]){re.escape(text)}(?![\w-])", usage), name
+
+
+def test_a_word_that_another_needs_says_what_there_is_only_with_it():
+    needed = {need for word in EVERY.values() for need in word.needs}
+    assert [name for name in sorted(needed) if not EVERY[name].gives] == []

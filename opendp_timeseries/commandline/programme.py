@@ -115,6 +115,9 @@ class Plan(NamedTuple):
             if places:
                 raise Refusal("ledger", options.ledger, "holds these counts twice", "plan each publication once")
             raise Refusal("ledger", options.ledger, f"is for a programme {_difference(first[0], planned)}", _CHANGED)
+        if len(planned) == len(parts) * size and options.weight != 1:
+            rule = "is relative to other publications in the budget, and there are none"
+            raise Refusal("weight", options.weight, rule, "plan it with another, by `beside`, or leave it out")
         return cls(programme, places[0], size, ledger)
 
     def designs(self, part: Part) -> tuple[Design, ...]:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from opendp_timeseries._files import files_together
-from opendp_timeseries._refusal import Quoted, Refusal
+from opendp_timeseries._refusal import ExistingFileRefusal, Quoted, Refusal
 from opendp_timeseries._text import read_text
 from opendp_timeseries.commandline.forms import first_line
-from opendp_timeseries.commandline.words import TABLES, WORDS, toml_text, wrapped
+from opendp_timeseries.commandline.words import TABLES, WORDS, steps_of, toml_text, wrapped
 
 _HEAD: Final = "All that is public about a release. No word of it may be chosen by looking at the log."
 _TABLE_OF: Final = {name: table for table, (_, words) in TABLES.items() for name in words}
@@ -88,10 +88,13 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
     if path.suffix.lower() != ".toml":
         raise Refusal("path", path, "must end in .toml, such as publication.toml", "rename it")
     if path.exists():
-        raise FileExistsError(f"file ({path}) exists already; choose another name, or edit it")
+        raise ExistingFileRefusal("path", path, "exists already", "choose another name, or edit it")
     with files_together([path]) as files:  # or it cannot be written, before anybody answers
         given = {name: value for name in WORDS if (value := getattr(options, name)) is not None}
         _look(given, quiet=bool(options.quiet))
+        if "level" in given and _lacks_shape(given):
+            remedy = (f"give `season={_with_amplitudes(given)}`, in counts", "`deviation` and `time_scale`")
+            raise Refusal("level", given["level"], "must go with how the series moves around it", remedy)
         if sys.stdin is not None and sys.stdin.isatty():
             for name, word in WORDS.items():
                 if word.ask and name not in given and not (name == "end" and "size" in given):
@@ -105,10 +108,25 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
     sentences = [
         f"Written: {path}.",
         f"Fill in what must be given: {', '.join(lacking)}." if lacking else "",
+        f"To know the errors to expect, say how far seasons move, in counts: --season {_with_amplitudes(given)}."
+        if "every" in given and "season" in given and _lacks_shape(given)
+        else "",
         "" if "zone" in given else "It names no zone, so days begin at midnight UTC: name yours if that is another.",
         f"Run with it, in this order: {', '.join(order)}; check, in private; release.",
     ]
     return wrapped(" ".join(filter(None, sentences)))
+
+
+def _lacks_shape(given: dict[str, Any]) -> bool:
+    """Return whether a series is not described, so that no error is predicted."""
+    seasons = map(steps_of, given.get("season", ()))
+    return all(amplitude is None for _, amplitude in seasons) and not {"deviation", "time_scale"} <= given.keys()
+
+
+def _with_amplitudes(given: dict[str, Any]) -> str:
+    """Return the seasons as they are typed, with an amplitude for an example."""
+    seasons = [steps for steps, _ in map(steps_of, given.get("season", ["1d"]))]
+    return " ".join(f"{steps if isinstance(steps, str) else f'{steps:g}'}:60" for steps in seasons)
 
 
 def _look(given: dict[str, Any], *, quiet: bool = False) -> None:

@@ -119,4 +119,5 @@ def _read(path: Path, read: Callable[[str], T], what: str, remedy: str = "") -> 
     try:
         return read(read_text(path, "it"))
     except ValueError as error:
-        raise Refusal(what, path, f"is refused: {error}", remedy) from None
+        says_its_own = isinstance(error, Refusal) and error.remedy
+        raise Refusal(what, path, f"is refused: {error}", "" if says_its_own else remedy) from None

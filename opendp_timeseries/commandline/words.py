@@ -228,7 +228,7 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             " it, rows are counted", "minutes", gives="sums of a value", needs=("file", "bound"),
             bars=(("step_cap", ", as the bound is the most in a step"),), of=_PLANS),
         "bound": Word(int, "the most of one individual in one step, in units of the value, from what is plausible", 600,
-            needs=("value",), of=_PLANS),
+            gives="sums to which one individual adds no more than is public", needs=("value",), of=_PLANS),
         "typical": Word(int, "without a cap: a typical value, in its units, for the finest tier (of the bound,"
             " 1 and its binary logarithm, or its cube root if more)", 20, needs=("value",), bars=_NO_CAP, of=_PLANS),
         "total_bound": Word(int, "without a cap: the most of one individual in all steps together, for less noise;"
@@ -287,7 +287,7 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
     "outputs": ("the files", {
         "season": Word(season, "smooth by patterns that repeat each day, week, month, quarter or year of the zone, such"
             " as 1d 1w, or after so many steps; to plan, with an amplitude in counts, such as 1d:90 or 24:90",
-            ["1d", "1w"], is_list=True, ask="may", gives="a series with a season", of=(*_PLANS, "ledger"),
+            ["1d:90", "1w:30"], is_list=True, ask="may", gives="a series with a season", of=(*_PLANS, "ledger"),
             flights=["1d", "1w"]),
         "holidays": Word(day, "days that are like Sundays", ["2024-12-25"], is_list=True, needs=("season",),
             of=(*RELEASES, "ledger")),

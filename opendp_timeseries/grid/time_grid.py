@@ -102,15 +102,16 @@ class TimeGrid:
     ) -> None:
         clock = parse_zone(zone)
         if (start is None) != (step is None):
-            raise TypeRefusal(
-                "start and step", ..., "must be given together, for instance `start='2013-01-01'`, `step='1h'`"
-            )
+            if step is None:
+                raise TypeRefusal("start", start, "must be given with `step`, for instance `step='1h'`")
+            raise TypeRefusal("step", step, "must be given with `start`, for instance `start='2013-01-01'`")
         if start is None and (end is not None or zone is not None):
-            raise TypeRefusal(
-                "end and zone", ..., "need a start and a step", "give them too, or size alone for integer steps"
-            )
+            name, value = ("zone", zone) if end is None else ("end", end)
+            remedy = "give them too, or `size` alone for integer steps"
+            raise TypeRefusal(name, value, "needs `start` and `step`", remedy)
         if (size is None) == (end is None):
-            raise TypeRefusal("either size or end", ..., "must be given: it is public and is never read from the data")
+            rule = "or `end` must be given, and not both: it is public and is never read from the data"
+            raise TypeRefusal("size", ..., rule)
         steps = None if size is None else integer("size", size, minimum=1, maximum=_MAX_SIZE)
         if start is None:
             assert steps is not None

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from opendp_timeseries._files import check_place, files_together
 from opendp_timeseries._json import encode
 from opendp_timeseries._process import locked
-from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
+from opendp_timeseries._refusal import ExistingFileRefusal, MissingFileRefusal, Quoted, Refusal, TypeRefusal
 from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.budget import Budget, large_delta, warn_of_large_delta
@@ -135,8 +135,9 @@ class Ledger:
             budget = Budget.of_several(epsilon=epsilon, delta=delta, rho=rho)
             if rho is not None and adaptive:
                 raise Refusal("adaptivity", ..., "must be left out with rho, which adds up whatever is chosen")
-            within = None if period is None and zone is None else Period(period, zone)  # type: ignore[arg-type]
-            unit = Unit(replaced=bool(replaced), period=within)
+            if period is None and zone is not None:
+                raise Refusal("zone", zone, "is the zone of `period`", "give both, or leave it out")
+            unit = Unit(replaced=bool(replaced), period=None if period is None else Period(period, zone))
         warn_of_large_delta(budget.delta, stacklevel=2)
         order = None if adaptive or budget.epsilon is None else filter_order(budget.epsilon, budget.delta)
         terms = Terms(budget, unit, order, programme, secrets.token_hex(16))
@@ -144,7 +145,7 @@ class Ledger:
             with locked(place, _WAIT), files_together([place]) as files:
                 files[place].write(Book.new(terms).chain.file())
         except FileExistsError:
-            raise FileExistsError(f"ledger ({place}) exists already; open it, or choose another name") from None
+            raise ExistingFileRefusal("ledger", place, "exists already", "open it, or choose another name") from None
         return cls(place)
 
     @property
@@ -424,9 +425,8 @@ class Ledger:
                 self._book = Book.read(self._path.read_bytes(), self._book)
                 self._status_key = status_key
         except FileNotFoundError:
-            raise FileNotFoundError(
-                f"ledger ({self._path}) does not exist; check the name, or create it first"
-            ) from None
+            remedy = "check the name, or create it first"
+            raise MissingFileRefusal("ledger", self._path, "does not exist", remedy) from None
         except ValueError as error:
             raise Refusal(
                 "ledger",

@@ -858,6 +858,8 @@ def test_several_publications_share_one_budget(tmp_path, monkeypatch, capsys):
         assert main([*both, file, "--new"]) == 2
         assert said in refusal(capsys)
     (tmp_path / "heavy.toml").write_text(other.replace("#weight = 2.0", "weight = 4"))
+    assert main(["programme", "heavy.toml"]) == 2
+    assert "weight (4.0) is relative to other publications in the budget, and there are none" in refusal(capsys)
     assert main([*both, "heavy.toml", "--json"]) == 0
     heavy = scales_of_series(capsys.readouterr().out)
     assert not (tmp_path / "city.ledger").exists()

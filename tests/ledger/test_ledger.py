@@ -647,7 +647,7 @@ def test_another_file_is_refused(tmp_path, foreign):
         (lambda lines: lines[2].update(released=3), "completed without being open"),
         (lambda lines: lines.append(lines[2]), "completed without being open"),
         (lambda lines: lines[0].update(epsilon=-1.0), "epsilon"),
-        (lambda lines: lines[0].update(format="another"), "not in the format"),
+        (lambda lines: lines[0].update(format="another"), "must be in the format"),
         (lambda lines: lines[0].pop("order"), "'order' that is missing"),
     ],
 )
