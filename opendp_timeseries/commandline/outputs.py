@@ -296,20 +296,16 @@ def package_of(results: Results, content: Contents, options: argparse.Namespace,
 
 def unit_of(release: ts.Release) -> str:
     """Return the unit of a series, by what it counts."""
-    reading, step = release.design.count.reading, str(release.design.count.grid.step)
-    what = reading.source and reading.source.value
-    what = what or ("individuals" if reading.step_cap == 1 else "events")
-    return f"{what} per {STEPS.get(step, step)}"
+    step = str(release.design.count.grid.step)
+    return f"{release.design.count.what} per {STEPS.get(step, step)}"
 
 
 def captions(results: Results, options: argparse.Namespace, guarantee: str | None = None) -> dict[str, Any]:
     """Return title, unit, guarantee and the like for page, workbook and summary."""
-    what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
-    what = what if options.value is None else options.value
-    step = str(results.series.release.design.count.grid.step)
+    unit = unit_of(results.series.release)
     return {
         "title": options.title,
-        "unit": f"{what} per {STEPS.get(step, step)}",
+        "unit": unit if options.file is not None else unit.replace("individuals", "aircraft"),
         "confidence_level": CONFIDENCE,
         "beside": results.totals,
         "guarantee": _guarantee(results) if guarantee is None else f"Guarantee: {guarantee}",

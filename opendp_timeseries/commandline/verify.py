@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -35,13 +35,26 @@ def verify(options: argparse.Namespace) -> str:
         records = [path for path in records if path.exists()] or records[:1]
     else:
         records = [options.record]
-    verified = [_verified(record, options.programme) for record in records]
-    trusted = dict.fromkeys(words for _, words in verified)  # mostly the same of all
-    return "\n".join([*(wrapped(words) for words, _ in verified), *map(wrapped, trusted)])
+    verified: dict[str, list[str]] = {}  # by what they give, mostly the same of all parts
+    trusted: dict[str, None] = {}
+    for record in records:
+        given, assumptions = _verified(record, options.programme)
+        verified.setdefault(given, []).append(str(record))
+        trusted |= dict.fromkeys(assumptions)
+    lines = [
+        f"Verified: the parameters in {', '.join(names)}{', each' if len(names) > 1 else ','} {given}"
+        for given, names in verified.items()
+    ]
+    unproved = "".join(f", or {assumption}" for assumption in trusted)
+    lines.append(
+        "No record can show that the values came from this mechanism, or that everybody was counted as it says"
+        f"{unproved}: for that, readers must trust its publisher."
+    )
+    return "\n".join(map(wrapped, lines))
 
 
-def _verified(record: Path, published: Path | None) -> tuple[str, str]:
-    """Return what a record guarantees, and what its readers must trust its publisher for."""
+def _verified(record: Path, published: Path | None) -> tuple[str, Sequence[str]]:
+    """Return of what releases a record is, and what it guarantees; and what readers must trust its publisher for."""
     releases, joint, trusted, reworded = read_record(record)
     if reworded:
         stated, right = reworded[0]
@@ -67,22 +80,19 @@ def _verified(record: Path, published: Path | None) -> tuple[str, str]:
                 f"holds more releases of one count than were planned in {published}",
                 "ask its publisher",
             )
-    singles, of_all = [release.guarantee() for release in releases], ""
+    singles = [release.guarantee() for release in releases]
     if len(releases) > 1:
         (parent, *others) = {str(parent): parent for parent in parents}.values()
         if parent is not None and not others:  # is said once
             singles = [replace(item, statement=replace(item.stated, parent=None)).guarantee() for item in releases]
             joint = f"{joint}; {parent}"
-        of_all = f". All of them together: {joint}"
-    guarantees = "; and ".join(dict.fromkeys(singles))
-    guarantees = f"to each of {len(releases)} alone {guarantees}" if len(releases) > 1 else guarantees
-    unproved = "".join(f", or {assumption}" for assumption in trusted)
+    names = [item.design.count.subject for item in releases]
+    given = f"of {names[0]}, give {singles[0]}"
+    if len(releases) > 1:
+        each = dict.fromkeys(f"{name} {words}" for name, words in zip(names, singles, strict=True))
+        given = f"of {len(releases)} releases, give all of them together {joint}. Alone, they give: {'; '.join(each)}"
     by_plan = "" if published is None else f" They were planned in {published}."
-    return (
-        f"Verified: the parameters in {record} give {guarantees}{of_all}.{by_plan}",
-        "No record can show that the values came from this mechanism, or that everybody was counted as it says"
-        f"{unproved}: for that, readers must trust its publisher.",
-    )
+    return f"{given}.{by_plan}", trusted
 
 
 def _check_place(designs: list[Design], parent: Parent, programme: Programme, record: Path) -> None:

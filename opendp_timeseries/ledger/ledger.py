@@ -25,7 +25,7 @@ from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms
-from opendp_timeseries.ledger.programme import DESIGN_COLUMNS, Programme, design_row
+from opendp_timeseries.ledger.programme import Programme, design_table
 from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import check_member
@@ -136,7 +136,7 @@ class Ledger:
             if rho is not None and adaptive:
                 raise Refusal("adaptivity", ..., "must be left out with rho, which adds up whatever is chosen")
             if period is None and zone is not None:
-                raise Refusal("zone", zone, "is the zone of `period`", "give both, or leave it out")
+                raise TypeRefusal("zone", zone, "is the zone of `period`", "give both, or leave it out")
             unit = Unit(replaced=bool(replaced), period=None if period is None else Period(period, zone))
         warn_of_large_delta(budget.delta, stacklevel=2)
         order = None if adaptive or budget.epsilon is None else filter_order(budget.epsilon, budget.delta)
@@ -393,17 +393,22 @@ class Ledger:
         book = self._read()
         standing, terms = book.standing(), book.terms
         lines = [f"Budget: {terms.budget:g} for {terms.unit}, by all that is released."]
-        rows = [
-            (str(entry.number), "released" if entry.released else "spent, nothing released", *design_row(design))
+        states = [
+            (str(entry.number), "released" if entry.released else "spent, nothing released", design)
             for entry in book.entries
             for design in entry.designs
         ]
         remaining = book.planned()
-        designs = remaining if planned or len(remaining) <= _MAX_LISTED else []
-        rows += [("", "planned", *design_row(design)) for design in designs]
-        if rows:
-            lines.append(table(("entry", "state", *DESIGN_COLUMNS), rows))
-        if remaining and not designs:
+        is_listed = planned or len(remaining) <= _MAX_LISTED
+        states += [("", "planned", design) for design in remaining if is_listed]
+        if states:
+            header, rows = design_table([design for *_, design in states])
+            lines.append(
+                table(
+                    ["entry", "state", *header], [[*state, *row] for (*state, _), row in zip(states, rows, strict=True)]
+                )
+            )
+        if remaining and not is_listed:
             lines.append(f"Planned: {len(remaining)} more such lines, from {remaining[0].count.grid.start or 0} on.")
         lines.append(f"So far: {_guarantee(book, standing)}{_condition(book) if book.entries else ''}.")
         if large := large_delta(terms.budget.delta):

@@ -295,10 +295,11 @@ class Programme:
         return f"{title}\n{text_table(header, rows)}"
 
     def _rows(self, **assumed: Unpack[SignalDescription]) -> tuple[str, list[str], list[list[str]]]:
-        header, budget = ["release", *DESIGN_COLUMNS, "alone"], self.budget
+        budget, (columns, cells) = self.budget, design_table(self.designs)
+        header = ["release", *columns, "alone"]
         rows = [
-            [str(k), *design_row(design), f"{budget.symbol} = {printed_up(budget.spent(design.loss()))}"]
-            for k, design in enumerate(self.designs, 1)
+            [str(k), *row, f"{budget.symbol} = {printed_up(budget.spent(design.loss()))}"]
+            for k, (row, design) in enumerate(zip(cells, self.designs, strict=True), 1)
         ]
         if assumed:
             header += ["error, interpolated", "smoothed"]
@@ -365,11 +366,16 @@ def _per_release(name: str, value: float | Sequence[float], count: int) -> list[
     return [check.real(name, number, above=0.0) for number in numbers]
 
 
-DESIGN_COLUMNS: Final = ("from", "steps", "cap", "kept", "scale")
+def design_table(designs: Sequence[Design]) -> tuple[list[str], list[list[str]]]:
+    """Return a header, and a row for each design; what is counted stands first, if that is not the same of all."""
+    subjects = [design.count.subject for design in designs]
+    header, rows = ["from", "steps", "cap", "kept", "scale"], [list(_row(design)) for design in designs]
+    if len({*subjects}) == 1:
+        return header, rows
+    return ["of", *header], [[subject, *row] for subject, row in zip(subjects, rows, strict=True)]
 
 
-def design_row(design: Design) -> tuple[str, ...]:
-    """Return a design as the cells of a row, under ``DESIGN_COLUMNS``."""
+def _row(design: Design) -> tuple[str, ...]:
     signal, count, filters = design.known_signal, design.count, len(design.signal.kernels)
     reading = count.reading
     steps = str(count.grid.size) if count.grid.step is None else f"{count.grid.size} of {count.grid.step}"

@@ -840,7 +840,7 @@ def test_the_record_beside_the_table_says_what_ran(log_file, tmp_path, capsys):
     several = tmp_path / "several.json"
     several.write_text(ts.write_releases([record, record]), encoding="utf-8")
     assert main(["verify", str(several)]) == 0
-    assert "All of them together: (ε = 4" in " ".join(capsys.readouterr().out.split())
+    assert "all of them together (ε = 4" in " ".join(capsys.readouterr().out.split())
     assert main(["verify", str(tmp_path / "out.json")]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert record.guarantee() in said
@@ -875,7 +875,7 @@ def test_a_record_that_claims_too_much_is_refused(log_file, tmp_path, capsys):
         assert message in (said := refusal(capsys))
         assert document["guarantee"] in said
     assert main(["verify", str(tmp_path / "none.json")]) == 2
-    assert f"file ({tmp_path}/none.json) cannot be used: No such file" in refusal(capsys)
+    assert f"record ({tmp_path}/none.json) cannot be used: No such file" in refusal(capsys)
 
 
 def test_of_the_public_log_it_says_what_caps_take_away(tmp_path, capsys):

@@ -69,8 +69,8 @@ def changed(folder, before, after):
     (folder / "publication.toml").write_text(text.replace(before, after))
 
 
-def line_of(folder, beginning):
-    lines = (folder / "publication.toml").read_text().splitlines()
+def line_of(folder, beginning, file="publication.toml"):
+    lines = (folder / file).read_text().splitlines()
     return next(k for k, line in enumerate(lines, 1) if line.startswith(beginning))
 
 
@@ -128,12 +128,11 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, caps, rows,
     assert of_all in first
     assert "This is part 2 of 12 of a programme" in second
     assert "Left: 10 of 12; next is part 3, 2024-05." in after
-    assert verified.count("Verified") == 2
+    assert "Verified: the parameters in release-2024-03.json, release-2024-04.json, each of " in verified
     # With the δ of the ledger, as on the page; of the programme, once.
-    end = f"All of them together: (ε = {alone}, δ = 1e-06)-differential privacy for one individual added or removed;"
-    assert verified.count(f"{end} {of_all}.") == 2
-    assert verified.count("No record can show") == 1  # for all of them
-    assert verified.count("in programme") == 2
+    end = f"all of them together (ε = {alone}, δ = 1e-06)-differential privacy for one individual added or removed;"
+    assert f"{end} {of_all}. Alone, they give: individuals at {number} keys of 'station' (ε = " in verified
+    assert verified.count("No record can show") == verified.count("in programme") == 1  # for all of them
     assert "all of it planned in advance" in ledger
     assert ts.Ledger("trips.ledger").verify().epsilon < 1
     for month, (local, card, station) in trips.items():
@@ -447,7 +446,25 @@ def test_init_asks_in_a_terminal(tmp_path, capsys, monkeypatch):
         assert f"  That cannot be read as {problem}" in said
     # Examples stand as they are typed.
     assert asked[0].endswith("  such as rides.csv: ")
-    assert asked[-1].endswith("  such as 1d 1w; Enter for none: ")
+    assert asked[-1].endswith("  such as 1d:90 1w:30; Enter for none: ")
+
+
+def test_init_asks_how_far_a_season_moves(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "level.toml", "--season", "1d", "24", "--level", "3"]) == 2
+    remedy = "give --season 1d:60 24:60, in counts, or --deviation and --time-scale"
+    assert f"--level (3.0) must go with how the series moves around it; {remedy}" in refusal(capsys)
+    assert not (tmp_path / "level.toml").exists()
+    for seasons, says in ((["1d", "1w"], True), (["1d:3", "1w"], False)):
+        assert main(["init", f"{says}.toml", "--every", "1mo", "--season", *seasons]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert ("say how far seasons move, in counts: --season 1d:60 1w:60." in said) == says
+    (tmp_path / "True.toml").write_text((tmp_path / "True.toml").read_text().replace("#ledger", "ledger"))
+    assert main(["ledger", "True.toml"]) == 2
+    line = line_of(tmp_path, "ledger =", "True.toml")
+    assert f"True.toml, line {line}: ledger ({tmp_path / 'rides.ledger'}) does not exist; check" in refusal(capsys)
+    assert main(["init", "True.toml"]) == 2
+    assert "path (True.toml) exists already; choose another name, or edit it" in refusal(capsys)
 
 
 def test_the_loss_over_periods_is_of_totals_too(city, capsys):
@@ -903,8 +920,12 @@ def test_several_publications_share_one_budget(tmp_path, monkeypatch, capsys):
     assert wholes == {((2.0, 1e-6), programme.identifier)}
     assert main(["programme", *both[1:], "days.toml"]) == 0
     assert " ".join(capsys.readouterr().out.split()).count("Left: 2 of 3; next is part 2, 2024-04.") == 2
-    assert main(["ledger", "days.toml"]) == 0
     capsys.readouterr()
+    assert main(["ledger", "days.toml"]) == 0
+    said = capsys.readouterr().out  # which says of each line what is counted
+    assert re.search(r"\n1 +released +individuals at 3 keys of 'station' +2024-03-01T00:00\S+ +31 of 1d ", said)
+    assert re.search(r"\n1 +released +individuals, once each +2024-03-01", said)
+    assert re.search(r"\n2 +released +individuals +2024-03-01T00:00\S+ +743 of 1h ", said)
     (tmp_path / "days.toml").write_text(other.replace('step = "1d"', 'step = "1h"'))
     for command in ("programme", "check", "release"):
         assert main([command, "days.toml"]) == 2
@@ -947,7 +968,8 @@ def test_a_page_grows_with_the_parts(tmp_path, monkeypatch, capsys):
         assert main(["verify", "days.json"]) == 0
         capsys.readouterr()
         assert main(["verify", "days.toml"]) == 0
-        assert capsys.readouterr().out.count("Verified: ") == number + 1  # of the parts, and of all together
+        said = capsys.readouterr().out  # of the parts, and of all together
+        assert len(re.findall(r"days(?:-2024-0\d)?\.json", said.partition("No record can show")[0])) == number + 1
         (record,) = re.findall(r"data:application/json;base64,([\w+/=]+)", page)
         (tmp_path / "all.json").write_bytes(base64.b64decode(record))
         assert main(["verify", "all.json"]) == 0
