@@ -61,7 +61,7 @@ class Contents:
     cite: str
     records: str | None  # the releases as one JSON document, which a reader can verify; None if they state nothing
     decimal: str  # the decimal mark of tables in CSV
-    name: str  # of files, without what they are of
+    downloads: Mapping[str, str]  # names of files on a page, by "csv" and "json"
     first: list[str]  # sentences for those who read no others
     people: dict[str, tuple[float, float, float]]  # numbers of individuals, each with its interval
     of_people: list[str]  # sentences about them
@@ -124,7 +124,10 @@ def contents_of(
     )
     releases = tuple(dict.fromkeys(behind))
     words = captions.guarantee_in_words(series.release, releases, guarantee)
-    name = _file_name(title or "series", steps, series.ahead)
+    name, files = _file_name(title or "series", steps, series.ahead), files or {}
+    downloads = {ending: f"{name}.{ending}" for ending in ("csv", "json")} | {**files}
+    if "csv" in files:  # which holds the same in another form
+        downloads["csv"] = f"{files['csv'].removesuffix('.csv')}-columns.csv"
     title = f"Private series of {unit}" if title is None else title
     title, cite, records = (f"Made up: {title}", _MADE_UP, None) if made_up else (title, cite, records)
     step = suitable_step(steps) if totals is None else totals
@@ -152,10 +155,10 @@ def contents_of(
         cite=_citation(title, words, steps, series.ahead) if cite is None else cite,
         records=_records(releases) if records is None and not made_up else records,
         decimal=decimal,
-        name=name,
+        downloads=downloads,
         first=[_MADE_UP] if made_up else _first(series, words, confidence_level),
         made_up=made_up,
-        files=files or {},
+        files=files,
         people=_individuals(of_people, confidence_level),
         of_people=list(dict.fromkeys(_of_individuals(item, several=bool(of)) for of, item in of_people)),
     )

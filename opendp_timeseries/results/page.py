@@ -245,7 +245,7 @@ def _downloads(contents: Contents, room: int) -> str:
         link = _link(contents, "json", contents.records, words, room)
         record, name = f"<p>{link or _missing(contents, 'json', words)}</p>", contents.files.get("json", "")
         if link or name:
-            verify = f"python -m opendp_timeseries verify {f'{contents.name}.json' if link else name}"
+            verify = f"python -m opendp_timeseries verify {contents.downloads['json'] if link else name}"
             record += f"<p>Anybody can verify it: <code>{_text(verify)}</code></p>"
     long = contents.grid.size * (1 + 3 * len(contents.series)) > _NUMBERS  # which takes long to write, and is in vain
     table = "" if long else _link(contents, "csv", table_of(contents), what, room - len(record))
@@ -254,13 +254,13 @@ def _downloads(contents: Contents, room: int) -> str:
 
 def _link(contents: Contents, ending: str, text: str, words: str, room: int) -> str:
     """Return a link to a file that is on the page, packed if it is long; nothing if there is no room for it."""
-    file, content = f"{contents.name}.{ending}", text.encode()
+    file, content = contents.downloads[ending], text.encode()
     kind = {"csv": "text/csv", "json": "application/json"}[ending]
     if len(content) > _PLAIN:
         content, kind, words = _packed(file, content), "application/zip", f"{words[:-1]}, packed)"
-        file = f"{contents.name}-{ending}.zip"
+        file = f"{file.removesuffix(f'.{ending}')}-{ending}.zip"
     data = base64.b64encode(content).decode()
-    link = f'<a download="{file}" href="data:{kind};base64,{data}">{words}</a>'
+    link = f'<a download="{_text(file)}" href="data:{kind};base64,{data}">{words}</a>'
     return link if len(link) < room else ""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.__main__ import main
-from tests.commandline.trips import export_trips
+from tests.commandline.trips import check_names_on_pages, export_trips
 
 FLAGS = (
     "--identifier card --time started --start 2024-03-01 --step 1d --zone Europe/London --epsilon 2 --delta 1e-6"
@@ -70,6 +70,7 @@ def test_a_year_that_grows_has_its_means(tmp_path, monkeypatch, capsys):
     for _ in range(2):
         assert main(["release", "year.toml", "--quiet"]) == 0
         assert main(["summary", "year.toml", "--quiet"]) == 0
+    assert check_names_on_pages(tmp_path, "year*.html") == 6  # of two parts and of both, and of means
     page = html.unescape((tmp_path / "year-means.html").read_text())
     assert "<h2>Means by month</h2>" in page
     assert ts.Ledger("year.ledger").guarantee() in page

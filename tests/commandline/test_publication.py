@@ -23,7 +23,7 @@ from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.commandline.words import TABLES, WORDS
 from opendp_timeseries.smoothing.everybody import last_tier
 from tests import make
-from tests.commandline.trips import export_trips, stations
+from tests.commandline.trips import check_names_on_pages, export_trips, stations
 from tests.refused import refusal
 
 #: What a city says that publishes every month.
@@ -135,6 +135,7 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, caps, rows,
     assert verified.count("No record can show") == verified.count("in programme") == 1  # for all of them
     assert "all of it planned in advance" in ledger
     assert ts.Ledger("trips.ledger").verify().epsilon < 1
+    assert check_names_on_pages(tmp_path, "release*.html") == len(trips)
     for month, (local, card, station) in trips.items():
         name = f"release-2024-{month:02}"
         assert (tmp_path / f"{name}.png").exists() == (figure == "png")
@@ -965,6 +966,7 @@ def test_a_page_grows_with_the_parts(tmp_path, monkeypatch, capsys):
         assert "days.csv, days.html" in said
         described = json.loads((tmp_path / "days-datapackage.json").read_text("utf-8"))["resources"]
         assert [item["path"] for item in described] == ["days.csv", "days.json", "days.html", "days.xlsx"]
+        assert check_names_on_pages(tmp_path, "days*.html") == 1
         assert main(["verify", "days.json"]) == 0
         capsys.readouterr()
         assert main(["verify", "days.toml"]) == 0

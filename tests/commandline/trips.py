@@ -1,6 +1,11 @@
 """Bike trips of a city, as its operator would export them: one row for each trip, on the clock of the city."""
 
+import base64
 import csv
+import html
+import io
+import re
+import zipfile
 
 import numpy as np
 
@@ -38,3 +43,24 @@ def export_trips(path, month, rows, places, *, cards):
         for k, (a, w, c, m) in enumerate(zip(*(x.tolist() for x in (at, where, card, minutes)), strict=True)):
             out.writerow([k, f"card {c}", f"{texts[a]}:{m:02}", names[w]])
     return local[at], card, where
+
+
+def check_names_on_pages(folder, pages):
+    """Check that files which pages name, or bring, are beside them, with what stands there; return how many pages."""
+    found = sorted(folder.glob(pages))
+    for path in found:
+        page = html.unescape(path.read_text("utf-8"))
+        named = re.findall(r"published beside it, as ([^<]+)<|timeseries verify ([^<]+)<", page)
+        brought = re.findall(r'download="([^"]+)" href="[^,]+,([^"]+)"', page)
+        for name in filter(None, (name for pair in named for name in pair)):
+            assert (folder / name).exists(), (path, name)
+        for name, data in brought:
+            content = base64.b64decode(data)
+            if name.endswith(".zip"):
+                with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                    (name,) = archive.namelist()
+                    content = archive.read(name)
+            is_own = name.endswith("-columns.csv")  # a form that only the page has
+            assert (folder / name).exists() != is_own, (path, name)
+            assert is_own or (folder / name).read_bytes().strip() == content.strip(), (path, name)
+    return len(found)

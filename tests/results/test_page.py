@@ -452,7 +452,7 @@ def test_keys_have_their_own_names_whatever_others_are_called():
     ids=["wide", "long", "signs", "short"],
 )
 def test_names_of_files_fit_on_disks_and_begin_no_option(title, name):
-    assert contents_of(smoothed(), title=title).name == name
+    assert contents_of(smoothed(), title=title).downloads["csv"] == f"{name}.csv"
 
 
 HOURS = ts.TimeGrid(start="2024-10-27T00:00", size=6, step="1h", zone="Europe/Berlin")  # two of them are 02:00
@@ -644,7 +644,7 @@ def test_a_page_of_a_year_has_profiles_and_says_what_may_be_compared(tmp_path):
     made = contents_of(ahead, grid=days, profiles=True, title="Trips")
     assert made.profiles == {}
     assert made.cite.startswith("Trips, 2024-03-25 to 2024-04-05.")  # and what is a forecast is not cited
-    assert made.name == "trips-2024-03-to-2024-04"
+    assert made.downloads["json"] == "trips-2024-03-to-2024-04.json"
 
 
 def test_a_page_names_no_file_that_is_not_there(monkeypatch):
@@ -658,3 +658,6 @@ def test_a_page_names_no_file_that_is_not_there(monkeypatch):
     for name in files.values():
         assert f"too large for this page; published beside it, as {name}" in beside
     assert "<code>python -m opendp_timeseries verify trips.json</code>" in beside
+    monkeypatch.undo()
+    there = pages.page_of(contents_of(series, title="Köln", files={"csv": 'a"b.csv', "json": 'a"b.json'}))
+    assert html.unescape(" ".join(re.findall('download="([^"]+)"', there))) == 'a"b-columns.csv a"b.json'
