@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.smoothing import errors, local_events
-from opendp_timeseries.smoothing.local_events import Evidence
+from opendp_timeseries.smoothing.local_events import Chances, Evidence
 from opendp_timeseries.smoothing.matrices import Array, FitError
 from opendp_timeseries.smoothing.observations import Observations
 from opendp_timeseries.smoothing.seasons import Season
@@ -124,8 +124,8 @@ class Events(NamedTuple):
 
     open: NDArray[np.bool_]  # series by steps
     chance: Array
-    effect: Array  # on the tiers; series by tiers by steps
-    people: Array  # series by steps
+    effect: Array  # on the tiers; series by tiers by steps; below zero where it is closed
+    people: Array  # series by steps; of those who are missing, as many as have that effect in the last tier
 
     @classmethod
     def empty(cls, series: int, tiers: int, steps: int) -> "Events":
@@ -299,7 +299,8 @@ class _Comparison:
     def evidence(self) -> Evidence:
         """Evidence of local events in the residuals, at steps of values."""
         window = self.model.window
-        return Evidence.of(self.residual[:, window], self._total_variance[:, window], self.stations.crowds)
+        values = self.stations.values.swapaxes(1, 2)[:, window]
+        return Evidence.of(values, self.residual[:, window], self._total_variance[:, window], self.stations.crowds)
 
     @cached_property
     def _total_variance(self) -> Array:
@@ -313,26 +314,29 @@ class _Comparison:
         crowds, events = self.stations.crowds, self.events
         if not crowds.shape[1]:
             return np.zeros(len(crowds), np.bool_)
-        none, _ = self.evidence.chances(self.stations.prior, local_events.SUSPICION * local_events.FREQUENCY)
+        chances = self.evidence.chances(self.stations.prior, local_events.SUSPICION)
         suspected = events.open.copy()
-        suspected[:, self.model.window] |= none < 1 - local_events.OPENING
+        suspected[:, self.model.window] |= chances.none < 1 - local_events.OPENING
         changed: NDArray[np.bool_] = np.any(suspected & ~events.open, axis=1)
         events.open[:] = suspected
         some = np.flatnonzero(suspected.any(axis=1))
         if len(some):
-            _, chance, effect, people = self._expectation(some)
-            events.chance[some], events.effect[some], events.people[some] = chance, effect, people
+            events.put(some, self._expectation(some)[1])
         return changed
 
-    def _expectation(self, some: NDArray[np.intp]) -> tuple[Array, Array, Array, Array]:
-        """Return chances of kinds and sizes of some series, those of an event, and what events add."""
+    def _expectation(self, some: NDArray[np.intp]) -> tuple[Chances, Events]:
+        """Return chances of kinds and sizes of some series, and their events."""
         evidence, crowds, window = self.evidence.of_series(some), self.stations.crowds[some], self.model.window
-        none, chances = evidence.chances(self.stations.prior, local_events.FREQUENCY)
-        chance = np.zeros((len(some), self.events.open.shape[1]))
-        chance[:, window] = np.where((none < 1 - local_events.LEAST) & self.events.open[some, window], 1 - none, 0.0)
-        sizes = np.zeros((*chance.shape, chances.shape[2]))
-        sizes[:, window] = (chances * evidence.sizes()).sum(axis=3) * (chance[:, window] > 0)[..., None]
-        return chances, chance, np.einsum("ntk,nkj->njt", sizes, crowds), sizes.sum(axis=2)
+        chances, open_steps = evidence.chances(self.stations.prior, local_events.FREQUENCY), self.events.open[some]
+        chance, closed = np.zeros(open_steps.shape), np.zeros(open_steps.shape)
+        some_chance = (chances.none < 1 - local_events.LEAST) & open_steps[:, window]
+        chance[:, window] = some_chance * (1 - chances.none)
+        closed[:, window] = some_chance * chances.closed
+        sizes = np.zeros((*chance.shape, crowds.shape[1]))
+        sizes[:, window] = (chances.crowd * evidence.sizes()).sum(axis=3) * some_chance[..., None]
+        missing = closed[:, None] * np.maximum(self.rates[some], 0.0)
+        effect = np.einsum("ntk,nkj->njt", sizes, crowds) - missing
+        return chances, Events(open_steps, chance, effect, sizes.sum(axis=2) - missing[:, -1] / crowds[:, 0, -1:])
 
     def departures(self) -> Departures:
         """Return counts, their variances and what is of local events."""
@@ -349,23 +353,25 @@ class _Comparison:
         hot, events = self.events.open, self.events.copy()
         some = np.flatnonzero(hot.any(axis=1))
         if len(some) and model.counts:
-            chances, chance, effect, people = self._expectation(some)
-            self.events.put(some, Events(hot[some], chance, effect, people))
+            chances, update = self._expectation(some)
+            self.events.put(some, update)
             events = self.events.copy()
             squares = self.evidence.squares
-            for row, odds in zip(some.tolist(), chances, strict=True):
+            for row, crowd, closed in zip(some.tolist(), chances.crowd, chances.closed, strict=True):
                 at = np.flatnonzero(hot[row])
-                every = odds[at].reshape(len(at), -1)
+                every, closed = crowd[at].reshape(len(at), -1), closed[at]
                 count = local_events.counts(
                     beyond[row, at],
                     self.cavity[row, at] + self.scatter[row, at],
                     self._total_variance[row, at],
                     stations.crowds[row],
                     squares[row],
-                    np.column_stack([np.maximum(1 - every.sum(axis=1), 0.0), every]),
+                    np.column_stack([np.maximum(1 - every.sum(axis=1) - closed, 1e-12), every]),
                 )
-                mean[row, at] = rates[row, at] + count.mean
-                variance[row, at] = step_variance[row, at] = count.variance
+                # Nobody is there where it is closed.
+                expected = rates[row, at] + count.mean
+                mean[row, at] = (1 - closed) * expected
+                variance[row, at] = step_variance[row, at] = (1 - closed) * (count.variance + closed * expected**2)
                 passed[row, :, at] = 0.0
         base = mean - (events.people * stations.crowds[:, 0, -1:] if stations.crowds.shape[1] else 0.0)
         shift = (stations.total - base[:, model.window].mean(axis=1))[:, None]

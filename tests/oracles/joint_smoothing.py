@@ -43,20 +43,22 @@ def covariance_of_rows(tree, keys, own, parts, shares, local):
     return every @ middle @ every.T
 
 
-def chances(odds, prior, begin, stay):
+def chances(odds, begin, stay):
     """Chances of no event and of each state at each step, by going through all courses.
 
     :param odds: logarithms, by step and state.
+    :param begin: chances of each state that it begins at a step.
+    :param stay: that it goes on for one more.
     """
     steps, states = odds.shape
     total, found = 0.0, np.zeros((steps, states + 1))
     for course in itertools.product(range(states + 1), repeat=steps):
-        likely, before = 1.0, None
+        likely, before = 1.0, 0
         for t, state in enumerate(course):
             if not before:  # nobody was there
-                step = 1 - begin if state == 0 else begin * prior[state - 1]
+                step = 1 - sum(begin) if state == 0 else begin[state - 1]
             else:
-                step = stay * (state == before) + (1 - stay) * (state == 0)
+                step = stay[before - 1] * (state == before) + (1 - stay[before - 1]) * (state == 0)
             likely *= step * (np.exp(odds[t, state - 1]) if state else 1.0)
             before = state
         total += likely

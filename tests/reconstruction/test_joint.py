@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 import opendp_timeseries as ts
 from opendp_timeseries.design.groups import Groups
@@ -230,6 +231,21 @@ def test_an_event_spoils_no_other_station():
     assert errors[1] < 1.25 * errors[0] + 0.3
 
 
+def test_a_station_that_is_closed_for_a_day_is_nothing_on_it():
+    counts = hours(5, keys=6, weeks=2)
+    station, day = int(np.argmax(counts.mean(axis=1))), slice(168, 192)
+    counts[station, day] = 0.0
+    panel, total = ts.smooth(released(counts, np.random.default_rng(5), groups=city(6)), seasons=24)
+    part = panel.parts[station]
+    low, _ = part.interval(0.9)
+    assert part.values[day].sum() < 0.15 * counts[station, 144:168].sum()
+    assert np.mean(low[day] < 1e-6) > 0.8
+    assert len(set(part.events) - set(range(164, 196))) == 0
+    assert len(set(part.events) & set(range(168, 192))) > 16
+    assert all(not one.events for k, one in enumerate(panel.parts) if k != station)
+    assert np.allclose(panel.values.reshape(6, -1).sum(axis=0), total.values)
+
+
 @pytest.mark.long
 def test_pure_noise_has_no_events():
     names = 0
@@ -434,7 +450,8 @@ def test_chances_of_events_against_all_courses():
     variance = np.array([[np.eye(2) * rng.uniform(1, 2) + 0.3 for _ in range(3)]])
     residual = rng.normal(0, 3, (1, 3, 2))
     residual[0, 1] += 8 * crowds[0, 0]
-    evidence = local_events.Evidence.of(residual, variance, crowds)
+    values = rng.normal(0, 1, (1, 3, 2))
+    evidence = local_events.Evidence.of(values, residual, variance, crowds)
     inverse = np.linalg.inv(variance[0])
     pull = np.array([[crowd @ inverse[t] @ residual[0, t] for crowd in crowds[0]] for t in range(3)])
     precision = np.array([[crowd @ inverse[t] @ crowd for crowd in crowds[0]] for t in range(3)])
@@ -450,10 +467,17 @@ def test_chances_of_events_against_all_courses():
                 sizes = grid * np.sqrt(square) / 10
                 log = pull[t, kind] * sizes - precision[t, kind] * sizes**2 / 2 - sizes**2 / (2 * square)
                 odds[t, kind, k] = np.log(np.exp(log).sum() * (sizes[1] - sizes[0]) * 2 / np.sqrt(2 * np.pi * square))
-    none, some = evidence.chances(prior, 0.3)
-    expected = oracle.chances(odds.reshape(3, 8), np.repeat(prior / 4, 4), 0.1, 0.75)
-    assert np.allclose(none[0], expected[0], atol=1e-4)
-    assert np.allclose(some[0].reshape(3, 8), expected[1], atol=1e-4)
+    closure = [
+        multivariate_normal.logpdf(values[0, t], cov=np.eye(2))
+        - multivariate_normal.logpdf(residual[0, t], cov=variance[0, t])
+        for t in range(3)
+    ]
+    found = evidence.chances(prior, (0.3, 0.06))
+    states = np.column_stack([odds.reshape(3, 8), closure])
+    none, some = oracle.chances(states, [*np.repeat(prior / 40, 4), 0.02], [0.75] * 8 + [0.95])
+    assert np.allclose(found.none[0], none, atol=1e-4)
+    assert np.allclose(found.crowd[0].reshape(3, 8), some[:, :8], atol=1e-4)
+    assert np.allclose(found.closed[0], some[:, 8], atol=1e-4)
 
 
 def test_counts_at_events_against_dense_conditioning():
