@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
+import numpy as np
+
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import PERIODS, TimeGrid
@@ -15,11 +17,12 @@ from opendp_timeseries.release.documents import is_at_once, joint_guarantee
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.results.digits import grouped
 from opendp_timeseries.results.frames import AnySeries
-from opendp_timeseries.smoothing.local_events import least_seen
+from opendp_timeseries.smoothing.local_events import CLOSED, least_seen
 
 #: What an error must cover for a band to be drawn between kept steps.
 BANDED: Final = ("rate", "counts")
 _LEVELLED: Final = ", at the level of a total"
+_DAY: Final = np.timedelta64(24, "h")
 _NUMBERS: Final = {2: "two", 3: "three", 4: "four"}
 
 
@@ -184,6 +187,19 @@ def events_in_words(noise: float) -> str:
     return (
         f"An event at one of them, such as a fair, shows if about {single} more come than usual in one step, or"
         f" {three} more in each of three. The noise may hide a smaller one."
+    )
+
+
+def closure_in_words(noise: float, grid: TimeGrid) -> str:
+    """Return how many must usually come to a key for its closure, of a day if steps are shorter, to be seen.
+
+    :param noise: standard error of the number of those who come in a step.
+    """
+    steps = 1 if grid.is_integer else max(round(_DAY / np.diff(grid.edges()).min()), 1)
+    usual, time = grouped(math.ceil(CLOSED * noise * math.sqrt(steps))), "day" if steps > 1 else "step"
+    return (
+        f"One that is closed for a {time} shows as nothing if about {usual} usually come in it. A smaller one is drawn"
+        " towards the others, and may show most of what is usual there."
     )
 
 

@@ -327,11 +327,8 @@ def _hidden(panel: Release, parts: dict[str, AnySeries], level: float) -> list[s
     count = behind[0].design.signal.count
     of_keys = len(parts) > 1 and panel.design.signal.groups is None and count is not None and count.grid.size > 1
     if of_keys and count is not None and is_joint(behind) and all("jointly" in part.model for part in parts.values()):
-        sentences.append(captions.events_in_words(noise_of_few(count, behind[0].scale)))
-        sentences.append(
-            "One that was closed for a day is drawn towards the others: a large one may show a third of what is usual"
-            " there, and a small one most of it."
-        )
+        noise = noise_of_few(count, behind[0].scale)
+        sentences += [captions.events_in_words(noise), captions.closure_in_words(noise, count.grid)]
     return sentences
 
 

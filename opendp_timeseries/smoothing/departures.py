@@ -46,6 +46,7 @@ class Model(NamedTuple):
     common: Array  # rate of all by its mean, at every step
     weight: float  # of one individual in the last tier
     window: slice  # the steps of which there are values, from the first on
+    busy: NDArray[np.intp] = np.zeros(0, dtype=np.intp)  # steps of single events of all
 
 
 class Channel(NamedTuple):
@@ -300,7 +301,10 @@ class _Comparison:
         """Evidence of local events in the residuals, at steps of values."""
         window = self.model.window
         values = self.stations.values.swapaxes(1, 2)[:, window]
-        return Evidence.of(values, self.residual[:, window], self._total_variance[:, window], self.stations.crowds)
+        evidence = Evidence.of(values, self.residual[:, window], self._total_variance[:, window], self.stations.crowds)
+        # Perhaps of a crowd at one station, for which so much is predicted of the others that they seem to be closed.
+        evidence.closure[:, self.model.busy] = 0.0
+        return evidence
 
     @cached_property
     def _total_variance(self) -> Array:

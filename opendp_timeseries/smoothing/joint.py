@@ -190,7 +190,7 @@ class _Fit:
         """Take a total, and what it predicts."""
         self.top, rates = top, np.maximum(top.rates, 0.0)
         shape = _shape(rates, self._model.window)
-        self._model = self._model._replace(common=np.maximum(shape[-1], _LOWEST))
+        self._model = self._model._replace(common=np.maximum(shape[-1], _LOWEST), busy=top.events)
         if len(top.events):  # an event of all is in everybody's prediction
             height = top.mean[top.events] * self._model.weight
             usual = rates[-1, self._model.window].mean()
