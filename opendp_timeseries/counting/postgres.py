@@ -1,7 +1,8 @@
 """What PostgreSQL does in its own way, from version 14 on (:mod:`~.counting.database`).
 
 The types of columns are those that the server states of the query, as Ibis takes some for others: text that compares
-letters alike whatever their case, say. A query runs in a transaction that only reads, and takes nothing with it.
+letters alike whatever their case, say. Those whose names are no words of SQL have that of their schema with them, as a
+session may know others of this name. A query runs in a transaction that only reads, and takes nothing with it.
 """
 
 import contextlib
@@ -33,6 +34,7 @@ _ENCODINGS: Final = {
 _SETTINGS: Final = {
     "DateStyle": "ISO",  # dates that are identifiers, as text
     "extra_float_digits": "1",  # or two floating-point numbers have one text
+    "quote_all_identifiers": "off",  # nor are the names of types quoted
     "standard_conforming_strings": "on",
     "cursor_tuple_fraction": "1",  # all rows are wanted
 }
@@ -43,18 +45,19 @@ _CALLED: Final = (
     *("rank", "right", "row_number", "sha256", "sqrt", "substr", "substring", "sum"),
     *("trim_scale", "unnest", "=", "<", ">", "<=", ">=", "<>", "+", "-", "*", "/", "||", "~"),
 )
-_TYPES: Final[dict[str, object]] = {
-    "boolean": "boolean",
-    "smallint": "int16",
-    "integer": "int32",
-    "bigint": "int64",
-    "real": "float32",
-    "double precision": "float64",
-    "uuid": "uuid",
-    "date": "date",
-    "timestamp without time zone": "timestamp(6)",
-    "timestamp with time zone": "timestamp('UTC', 6)",
-    **dict.fromkeys(("text", "character varying", "character", "name"), "string"),
+#: In the catalogue of the server, and here.
+_TYPES: Final = {
+    "boolean": ("bool", "boolean"),
+    "smallint": ("int2", "int16"),
+    "integer": ("int4", "int32"),
+    "bigint": ("int8", "int64"),
+    "real": ("float4", "float32"),
+    "double precision": ("float8", "float64"),
+    "uuid": ("uuid", "uuid"),
+    "date": ("date", "date"),
+    "timestamp without time zone": ("timestamp", "timestamp(6)"),
+    "timestamp with time zone": ("timestamptz", "timestamp('UTC', 6)"),
+    **dict.fromkeys(("text", "character varying", "character", "name"), ("text", "string")),
 }
 #: Beyond all floating-point numbers, and a number that is nearly 0 and not whole.
 _BEYOND: Final = 2**1024 - 2**970
@@ -93,7 +96,7 @@ def obstacles(backend: BaseBackend) -> list[str]:
         )
         ((encoding, in_order, schemas),) = cursor.execute(query).fetchall()
         before = in_order[: in_order.index("pg_catalog")]
-        cursor.execute("SELECT pg_catalog.set_config('search_path', 'pg_catalog', true)")
+        cursor.execute("SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)")
         replacements = cursor.execute(_REPLACEMENTS, {"schemas": schemas, "names": list(_CALLED)}).fetchall()
     return [
         *([f"encoding {encoding}"] if encoding not in _ENCODINGS else []),
@@ -107,16 +110,19 @@ _REPLACEMENTS: Final = """
     called AS (
         SELECT 'function' AS kind, pronamespace AS place, proname AS name, proargtypes::oid[] AS types FROM pg_proc
         UNION ALL SELECT 'operator', oprnamespace, oprname, ARRAY[oprleft, oprright] FROM pg_operator WHERE oprleft <> 0
+        UNION ALL SELECT 'cast by', pronamespace, proname, ARRAY[castsource, casttarget]
+        FROM pg_cast JOIN pg_proc AS p ON p.oid = castfunc
     )
     SELECT DISTINCT kind, nspname::text, name::text FROM called JOIN pg_namespace AS n ON n.oid = place
-    WHERE nspname = ANY (%(schemas)s) AND nspname <> 'pg_catalog' AND name = ANY (%(names)s)
+    WHERE (nspname = ANY (%(schemas)s) AND name = ANY (%(names)s) OR kind = 'cast by') AND nspname <> 'pg_catalog'
     AND types <@ ARRAY(SELECT oid FROM known) ORDER BY kind ASC, nspname::text ASC, name::text ASC"""
 
 
 def typed(table: ir.Table, names: Sequence[str]) -> ir.Table:
     """Return some columns of a table, of the types that the server states, and without reading rows.
 
-    Text is compared byte by byte from here on, and a number without scale has no zeros at its end.
+    Text is compared byte by byte from here on, a number without scale has no zeros at its end, and no domain has
+    operators of its own.
     """
     if table.op().find(ops.InMemoryTable):
         raise TypeRefusal(
@@ -130,12 +136,14 @@ def typed(table: ir.Table, names: Sequence[str]) -> ir.Table:
     for name, column in _quoted(names).items():
         kind, scale = stated[name]
         if kind == "numeric":
-            text = f"CASE WHEN {column} <> 'NaN' THEN {'trim_scale' if scale is None else ''}({column}) END"
+            text = f"CAST({column} AS pg_catalog.numeric)"
+            text = f"CASE WHEN {text} <> 'NaN' THEN {'trim_scale' if scale is None else ''}({text}) END"
             # Without a scale of its own, it may tell anybody apart, by their numbers.
             schema[name] = dt.Decimal(38, min(scale or 0, 38))
         elif kind in _TYPES:
-            schema[name] = dt.dtype(_TYPES[kind])
-            text = f'CAST({column} AS text) COLLATE "C"' if schema[name].is_string() else column
+            own, here = _TYPES[kind]
+            schema[name] = dt.dtype(here)
+            text = f"CAST({column} AS pg_catalog.{own})" + ' COLLATE "C"' * (own == "text")
         else:
             schema[name], text = dt.Unknown(raw_type=kind), column
         columns.append(f"{text} AS {column}")
@@ -162,7 +170,7 @@ def _stated(table: ir.Table, names: Sequence[str]) -> dict[str, tuple[str, int |
         for column in description:
             cursor.execute("SELECT pg_catalog.format_type(%s, NULL)", (column.type_code,))
             ((kind,),) = cursor.fetchall()
-            types[column.name] = str(kind), column.scale
+            types[column.name] = str(kind).removeprefix("pg_catalog."), column.scale
         return types
     raise RuntimeError(
         "the server could not say which types the columns have; try a query of your own on the table, such as"
@@ -215,7 +223,7 @@ def _rows(backend: BaseBackend, columns: Mapping[str, Sequence[object]], schema:
     for name, values in zip(columns, by_column, strict=True):
         if kinds[name].is_string():
             texts = ", ".join(f'"{value.encode(encoding).hex()}"' for value in values)
-            arrays.append(f"CAST('{{{texts}}}' AS text[])")
+            arrays.append(f"CAST('{{{texts}}}' AS pg_catalog.text[])")
             cells.append(f'convert_from(decode("{name}", \'hex\'), getdatabaseencoding()) AS "{name}"')
         else:
             arrays.append(f"CAST('{{{', '.join(map(str, values))}}}' AS bigint[])")

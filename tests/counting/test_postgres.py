@@ -200,6 +200,8 @@ def test_a_transaction_of_the_callers_own_goes_on(postgres):
 OWN = {
     "function public.floor": "CREATE FUNCTION public.floor(bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 7::bigint'",
     "function public.sum": "CREATE AGGREGATE public.sum(bigint) (SFUNC = int8mul, STYPE = bigint, INITCOND = '1')",
+    "cast by public.mine": "CREATE FUNCTION public.mine(text) RETURNS numeric LANGUAGE sql AS 'SELECT 7.0';"
+    " CREATE CAST (text AS numeric) WITH FUNCTION public.mine(text)",
     "operator public.=": "CREATE OPERATOR public.= (LEFTARG = integer, RIGHTARG = text, FUNCTION = public.never)",
 }
 
@@ -215,6 +217,28 @@ def test_what_replaces_a_function_is_refused_by_name(postgres, log, name):
     with postgres.connection.con.transaction(force_rollback=True):
         postgres.run("SET LOCAL search_path = public, pg_catalog")
         refuses("setting search_path", people, table)
+
+
+def test_names_of_types_and_operators_on_domains_change_nothing(postgres):
+    """A type of a session's own comes before PostgreSQL's, and an operator on a domain before that on its integers."""
+    rows = "(VALUES ('Ann', 1, date '2024-03-04'), ('Abe', 2, date '2024-03-05'), ('Abe', 2, NULL)) AS log(k, id, t)"
+    grid = TimeGrid(start="2024-03-04", size=2, step="1d", zone="UTC")
+    with postgres.connection.con.transaction(force_rollback=True):
+        postgres.run("CREATE DOMAIN amount AS integer")
+        postgres.run(f"CREATE TABLE log AS SELECT k, CAST(id AS amount) AS id, CAST(t AS timestamptz) AS t FROM {rows}")
+        postgres.run("CREATE FUNCTION never(amount, integer) RETURNS boolean LANGUAGE sql AS 'SELECT false'")
+        for name in (">=", "<="):
+            postgres.run(f"CREATE OPERATOR public.{name} (LEFTARG = amount, RIGHTARG = integer, FUNCTION = never)")
+        for name in ("text", "timestamptz", "date", "uuid", "int4", "numeric", "varchar"):
+            postgres.run(f"CREATE DOMAIN pg_temp.{name} AS pg_catalog.varchar(1)")
+        log = postgres.connection.table("log")  # which asks the catalogue
+        for name in ("pg_proc", "pg_type", "pg_operator", "pg_namespace", "pg_cast"):
+            postgres.run(f"CREATE TEMP TABLE {name} ()")
+        postgres.run("SET LOCAL quote_all_identifiers = on")
+        assert people(log) == people(log.mutate(id=log.k)) == [2]
+        assert people(log, by="k", keys=["Abe", "Ann"]) == [1, 1]
+        assert engine.count(log, count_of("k", "t", grid), KEY).tolist() == [1, 1]
+        assert engine.count(log, count_of("k", "id", TimeGrid(size=3)), KEY).tolist() == [0, 1, 2]
 
 
 def test_text_is_text_whatever_its_backslashes_mean(postgres, log):

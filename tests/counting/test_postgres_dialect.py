@@ -44,6 +44,7 @@ def test_a_session_reads_alone_and_leaves_nothing_behind():
     settings = [
         ("DateStyle", "ISO"),
         ("extra_float_digits", "1"),
+        ("quote_all_identifiers", "off"),
         ("standard_conforming_strings", "on"),
         ("cursor_tuple_fraction", "1"),
     ]
@@ -80,9 +81,11 @@ def test_columns_are_of_the_types_that_the_server_states(monkeypatch):
     assert {name: str(typed.schema()[name]) for name in kinds} == kinds
     assert typed.schema()["x"].is_unknown()
     assert typed.op().query == (
-        'SELECT CAST("t" AS text) COLLATE "C" AS "t",'
-        """ CASE WHEN "n" <> 'NaN' THEN trim_scale("n") END AS "n", CASE WHEN "m" <> 'NaN' THEN ("m") END AS "m","""
-        ' "b" AS "b", "x" AS "x", CAST("q""" AS text) COLLATE "C" AS "q""" FROM opendp_timeseries_log'
+        'SELECT CAST("t" AS pg_catalog.text) COLLATE "C" AS "t",'
+        """ CASE WHEN CAST("n" AS pg_catalog.numeric) <> 'NaN' THEN trim_scale(CAST("n" AS pg_catalog.numeric)) END"""
+        """ AS "n", CASE WHEN CAST("m" AS pg_catalog.numeric) <> 'NaN' THEN (CAST("m" AS pg_catalog.numeric)) END"""
+        ' AS "m", CAST("b" AS pg_catalog.bool) AS "b", "x" AS "x",'
+        ' CAST("q""" AS pg_catalog.text) COLLATE "C" AS "q""" FROM opendp_timeseries_log'
     )
 
 
