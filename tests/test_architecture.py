@@ -238,9 +238,16 @@ def test_a_module_on_no_floor_is_found() -> None:
 
 
 def test_the_start_loads_parts_of_scipy_only_where_they_are_used():
-    """They would take half of the time of ``--help``; and scikit-learn loads some, where OpenDP finds it."""
-    code = "import sys; sys.modules['sklearn'] = None; import opendp_timeseries.ledger; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    """They would take half of the time of ``--help``, or of the first release and of each process that helps to smooth.
+
+    scikit-learn loads some, where OpenDP finds it.
+    """
+    code = (
+        "import sys; sys.modules['sklearn'] = None; import opendp_timeseries.ledger; print(*sys.modules);"
+        " import opendp_timeseries.reconstruction.smooth, opendp_timeseries.commandline.release; print(*sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded, by_smoothing = map(str.split, run.stdout.splitlines())
     parts = {
         "scipy.fft",
         "scipy.linalg",
@@ -252,3 +259,5 @@ def test_the_start_loads_parts_of_scipy_only_where_they_are_used():
     }
     assert "scipy" in loaded
     assert not parts & set(loaded)
+    slow = {"scipy.interpolate", "scipy.optimize", "scipy.signal", "scipy.stats"}
+    assert not slow & set(by_smoothing)

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
 from scipy.sparse import csr_array
 
 from opendp_timeseries import _validate as check
@@ -80,7 +80,8 @@ def _through(release: Release, values: NDArray[np.float64], method: Interpolatio
         return values[np.searchsorted((steps[1:] + steps[:-1]) / 2, every, side="left")]
     if method == "linear" or len(steps) < 3:
         return np.interp(every, steps, values)
-    series: NDArray[np.float64] = PchipInterpolator(steps, values)(np.clip(every, steps[0], steps[-1]))
+    curve = scipy.interpolate.PchipInterpolator(steps, values)
+    series: NDArray[np.float64] = curve(np.clip(every, steps[0], steps[-1]))
     series[steps[-1] :] = values[-1]  # exactly: a cubic meets its right end but for rounding
     return series
 

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.signal import fftconvolve
 
 from opendp_timeseries.smoothing.basis import Basis
 from opendp_timeseries.smoothing.matrices import Array, Banded, Tridiagonal, crossed, inverse_root, times
@@ -157,12 +157,12 @@ class Model:
             # Around the ends, where the filter reaches to the other end, its weights there are held at the last
             # estimate.
             design = np.column_stack([slope[:, None] * self.columns, around])
-            design = fftconvolve(design, data.centred[:, None], mode="same", axes=0)[data.steps]
+            design = scipy.signal.fftconvolve(design, data.centred[:, None], mode="same", axes=0)[data.steps]
             response = data.values - expectation + design[:, -1]
             design[:, -1] = response
             sides, every = np.zeros((data.size, design.shape[1])), np.zeros(data.size)
             sides[data.steps], every[data.steps] = weight[:, None] * design, weight
-            back = slope[:, None] * fftconvolve(sides, data.centred[::-1, None], mode="same", axes=0)
+            back = slope[:, None] * scipy.signal.fftconvolve(sides, data.centred[::-1, None], mode="same", axes=0)
             cross, pull, band = back[:, :-1], back[:, -1], self._band(every, slope)
         constant = 0.5 * float((np.log(weight / (2 * np.pi)) - weight * response**2).sum())
         return Normal(band, cross, pull, crossed(self.columns, pull), constant, weight, f)
@@ -244,7 +244,7 @@ class Model:
             # In full, entry k + radius is Σ_u w_(k+u) h_u h_(u-m): u runs from m - radius to radius.
             product = taps[m:] * taps[: len(taps) - m]
             full = np.zeros(size + len(taps))
-            full[: size + len(product) - 1] = fftconvolve(weight, product[::-1])
+            full[: size + len(product) - 1] = scipy.signal.fftconvolve(weight, product[::-1])
             diagonal = full[self.data.radius : self.data.radius + size - m]
             band[m, : size - m] = diagonal * slope[: size - m] * slope[m:]
         return band
