@@ -445,11 +445,15 @@ def _single_figure(series: ts.Series, unit: str, guarantee: str | None = None) -
     *above, axes = all_axes[:, 0]
     ts.plot(series, axes=axes, unit=unit, confidence_level=CONFIDENCE, guarantee=guarantee)
     for top in above:  # a line of thousands of steps would be a slab
-        at, middle = overview.grid.edges(), len(overview.values) // 2
-        top.plot(at[:-1], overview.values, color=BLUE, linewidth=1.2)
+        at, size, ahead = overview.grid.edges(), len(overview.values), overview.ahead
+        for steps, dashes in ((slice(ahead), "-"), (slice(max(ahead - 1, 0), None), "--"))[: 1 + (ahead < size)]:
+            top.plot(at[:-1][steps], overview.values[steps], color=BLUE, linewidth=1.2, linestyle=dashes)
         top.set_title(f"All of it: means of {overview.longer}", loc="left", fontsize="medium")
         style_axes(top, overview.grid)
-        ends = slice(middle - _ENLARGED // 2, middle + _ENLARGED // 2 + 1, _ENLARGED)
+        # The middle, or where forecasts begin.
+        half = _ENLARGED // 2
+        middle = min(max(ahead, half), size - half) if ahead < size else size // 2
+        ends = slice(middle - half, middle + half + 1, _ENLARGED)
         axes.set_xlim(*at[ends])
         _fit(axes, series, slice(*np.searchsorted(series.release.design.count.grid.edges(), at[ends])))
         begins, ends = instants_as_text(overview.grid)[ends]

@@ -172,6 +172,24 @@ def test_what_is_enlarged_fills_its_axis():
     pyplot.close(figure)
 
 
+def test_forecasts_of_a_long_series_are_dashed_and_enlarged():
+    from matplotlib import pyplot
+
+    space = make.space(identifier="who", time="when")
+    grid = ts.TimeGrid(start="2024-01-01", step="1h", size=1000, zone="UTC")
+    count = space >> ts.then_participation_count(grid, participation_cap=3)
+    log = {"who": np.array(["ann"]), "when": np.array(["2024-01-01"], "M8[s]")}
+    made = (count >> ts.then_subsampled_gaussian(5.0, sampling_probability=1.0, delta=1e-6))(log)
+    figure = outputs._single_figure(ts.smooth(made, ahead=200), "visits per hour")
+    whole, enlarged = figure.axes
+    first = grid.edges()[-1].astype("M8[D]")
+    for line in whole.lines:
+        assert line.is_dashed() == (line.get_xdata()[-1] > first), line
+    assert [line.is_dashed() for line in whole.lines] == [False, True]
+    assert enlarged.get_title("left") == "2024-02-04 to 2024-02-18, enlarged"
+    pyplot.close(figure)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("backend", ["module://of_a_notebook_that_is_not_here", "none of these"])
 def test_the_backend_of_a_notebook_does_not_matter_to_the_figure(log_file, tmp_path, backend):
