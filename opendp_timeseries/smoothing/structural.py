@@ -71,11 +71,11 @@ def fit(
 
     :param unit: of values around zero, how large they may be.
     :param by_phase: for totals of panels: whether patterns of longer seasons depend on the phase of the shortest,
-        weekends have days of their own, and the level drifts over months.
+        and weekends have days of their own.
     :raises FitError: if that does not work, saying why.
     """
     limit = int(math.sqrt(_WORK / max(len(data.steps), data.size / 3)))
-    drift = by_phase and lasts_months(seasons, data.size)
+    drift = lasts_months(seasons, data.size)
     if by_phase and unit is None:
         seasons = with_weekends(seasons)
     basis = Basis(data.size, seasons, trend, limit=limit, by_phase=by_phase, drift=drift)

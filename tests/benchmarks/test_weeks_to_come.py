@@ -2,8 +2,8 @@
 
 python -m pytest tests/benchmarks/test_weeks_to_come.py -s --override-ini addopts=
 
-Private series at (1, 1e-6), ten logs and releases of each kind; a quarter of an hour on one core.
-``TRUTH_SEEDS=2`` does less.
+Private series at (1, 1e-6), ten logs and releases of each kind, and more where ten do not decide: forty of a week
+ahead, twenty of months. Half an hour on one core; ``TRUTH_SEEDS=2`` does less.
 """
 
 from itertools import pairwise
@@ -17,18 +17,15 @@ from tests.benchmarks.test_truth import LOGS, SEEDS
 dp.enable_features("contrib", "honest-but-curious")
 SPACE = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
-#: A forecast may be so much worse than the mean of the last four true weeks, which nobody has; and so many standard
-#: errors of ten releases more, as from one ten to the next it differs by some 4%.
-WORSE, ERRORS = 1.1, 2.0
+#: A forecast may be so much worse than the mean of the last four true weeks, which nobody has.
+WORSE = 1.1
 
 
-def is_above(mark, errors, others):
-    """Whether errors are more than so many times the others, by more than chance; and how they are written."""
+def with_error(errors, others):
+    """Return by how much errors are larger than others, and the standard error of that."""
     errors, others = np.array(errors), np.array(others)
-    beyond = errors - mark * others
     ratio = errors.mean() / others.mean()
-    of_ratio = np.std(errors - ratio * others, ddof=1) / len(errors) ** 0.5 / others.mean()
-    return beyond.mean() > ERRORS * beyond.std(ddof=1) / len(beyond) ** 0.5, f"{ratio:.3f} ± {of_ratio:.3f}"
+    return ratio, np.std(errors - ratio * others, ddof=1) / len(errors) ** 0.5 / others.mean()
 
 
 def drawn(name, seed):
@@ -49,10 +46,10 @@ def covered(series, truth, steps=slice(None)):
 
 
 def test_a_week_ahead_is_as_good_as_true_weeks_past():
-    worse = []
+    ratios = []
     for name in LOGS:
         found = []
-        for seed in SEEDS:
+        for seed in range(4 * len(SEEDS)):
             who, step, size, seasons = drawn(name, seed)
             week = seasons[1]
             truth = counts(who, step, size)
@@ -73,14 +70,14 @@ def test_a_week_ahead_is_as_good_as_true_weeks_past():
                 )
             )
         error, cover, of_true_weeks, of_total = np.mean(found, axis=0)
-        is_worse, ratio = is_above(WORSE, *(np.array(found)[:, k] for k in (0, 2)))
-        worse.append(is_worse)
+        ratio, of_ratio = with_error(*(np.array(found)[:, k] for k in (0, 2)))
+        ratios.append(ratio)
         print(
             f"\n{name:>12}: error of a week ahead {error:5.2f}, of the last four true weeks {of_true_weeks:5.2f},"
-            f" ratio {ratio}; bands cover {cover:.3f}, of the week's total {of_total:.2f}"
+            f" ratio {ratio:.3f} ± {of_ratio:.3f}; bands cover {cover:.3f}, of the week's total {of_total:.2f}"
         )
         assert 0.8 <= cover <= 0.98
-    assert np.sum(worse) <= 1
+    assert sorted(ratios)[-2] <= WORSE  # of five in six
 
 
 def test_a_profile_that_is_counted_as_such_is_nearer_than_that_of_the_series():
@@ -133,7 +130,7 @@ def residents_and_visitors(rng, people=30_000):
 def test_months_are_nearer_together_than_each_alone():
     space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
     found = []
-    for seed in SEEDS:
+    for seed in range(2 * len(SEEDS)):
         who, step = residents_and_visitors(np.random.default_rng(seed))
         truth = counts(who, step, ALL.size)
         log = {"id": who, "time": ALL.instants("local")[step]}
@@ -153,10 +150,12 @@ def test_months_are_nearer_together_than_each_alone():
             )
         )
     error, of_each, cover, month, month_alone, of_months = np.mean(found, axis=0)
-    is_worse, ratio = is_above(0.92, *(np.array(found)[:, k] for k in (0, 1)))
+    ratio, of_ratio = with_error(*(np.array(found)[:, k] for k in (0, 1)))
     print(
-        f"\nhours: error {error:.2f}, of months one by one {of_each:.2f}, ratio {ratio}, bands cover {cover:.3f};"
+        f"\nhours: error {error:.2f}, of months one by one {of_each:.2f}, ratio {ratio:.3f} ± {of_ratio:.3f},"
+        f" bands cover {cover:.3f};"
         f" totals of months: {month:.0f}, one by one {month_alone:.0f}, intervals cover {of_months:.2f}"
     )
-    assert not is_worse
+    assert ratio <= 0.92
     assert 0.85 <= cover <= 0.97
+    assert 0.8 <= of_months <= 0.98

@@ -151,12 +151,12 @@ def test_weekends_have_a_day_of_their_own():
         assert with_weekends(seasons) is seasons
 
 
-def a_fit(rates, seed, *, start, step, noise):
-    """A count at such rates behind noise, and the posterior of a total of a panel."""
+def a_fit(rates, seed, *, start, step, noise, by_phase=True):
+    """A count at such rates behind noise, and the posterior of a total of a panel, or of one series."""
     rng, size = np.random.default_rng(seed), len(rates)
     seasons = read_seasons(("1d", "1w"), TimeGrid(start=start, step=step, size=size, zone="UTC"), size)
     values = rng.poisson(rates) + rng.normal(0, noise, size)
-    return fit(Observations(size, np.arange(size), values, noise**2), seasons, trend=False, by_phase=True)
+    return fit(Observations(size, np.arange(size), values, noise**2), seasons, trend=False, by_phase=by_phase)
 
 
 def weekend_rates(weeks):
@@ -178,12 +178,13 @@ def test_weekends_are_covered_at_every_hour():
 
 
 @pytest.mark.long
-def test_months_differ_as_far_as_is_said():
+@pytest.mark.parametrize("by_phase", [False, True], ids=["series", "total"])
+def test_months_differ_as_far_as_is_said(by_phase):
     steps = np.arange(4 * 30 * 9)
     rates = 200 * (1 + 0.25 * np.cos(2 * np.pi * steps / (4 * 365))) * np.array([0.3, 1, 1.5, 1.2])[steps % 4]
     sums, within = np.kron(np.eye(9), np.ones(4 * 30)), []
     for seed in range(20):
-        one = a_fit(rates, seed, start="2024-01-01", step="6h", noise=200)
+        one = a_fit(rates, seed, start="2024-01-01", step="6h", noise=200, by_phase=by_phase)
         for apart in (1, 3, 6):
             between = sums[apart:] - sums[:-apart]
             variance = np.sum(between.T * (one.joint @ between.T), axis=0)
