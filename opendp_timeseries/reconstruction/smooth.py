@@ -91,16 +91,16 @@ def smooth(
     ``measurement >> functools.partial(smooth, seasons=24)``. But there a wrong season is an error only after the
     release is made, and loses it.
 
-    ``method="structural"`` fits a structural model (Harvey 1989). Counts vary around a rate. The root of the rate is
-    an unknown level, plus for each season a smooth pattern that repeats and may drift slowly, plus a departure from
-    both that dies away exponentially, in proportion to the patterns if the release clearly shows that; where the mean
-    of the release is below four standard errors, the rate itself is. In the total of a panel, what a longer season
-    adds is as smooth within the shortest as this one, and larger at some of its phases if the release shows that; with
-    ``seasons=("1d", "1w")``, weekends have a day of their own there. With ``"1w"``, over twelve weeks or more, the level
-    drifts, as a random walk, as does what parts have of their own. The variance of the privacy noise is known; that of
-    the counts is estimated near their rate, as Poisson's. The sizes of patterns, drifts and departures, the smoothness
-    of patterns and the duration of departures are those of the largest marginal likelihood. Values that noise and
-    counts around a rate cannot explain are single events, and keep their counts.
+    ``method="structural"`` fits a structural model (Harvey 1989). Counts vary around a rate. The root of the rate is an
+    unknown level, plus for each season a smooth pattern that repeats and may drift slowly, plus a departure from both
+    that dies away exponentially, in proportion to the patterns if the release clearly shows that; where the mean of the
+    release is below four standard errors, the rate itself is. In the total of a panel, what a longer season adds is as
+    smooth within the shortest as this one, and larger at some of its phases if the release shows that; with
+    ``seasons=("1d", "1w")``, weekends have a day of their own there. With ``"1w"``, over twelve weeks or more, the
+    level drifts, as a random walk, as does what parts have of their own. The variance of the privacy noise is known;
+    that of the counts is estimated near their rate, as Poisson's. The sizes of patterns, drifts and departures, the
+    smoothness of patterns and the duration of departures are those of the largest marginal likelihood. Values that
+    noise and counts around a rate cannot explain are single events, and keep their counts.
 
     The series of a panel of which every step was kept are fitted jointly: their sum as one series is, and each as a
     departure from what the sum predicts, since places share the weather and the day. So they are nearer to the truth,
