@@ -26,14 +26,13 @@ from opendp_timeseries.commandline.datapackage import data_package
 from opendp_timeseries.commandline.waiting import say
 from opendp_timeseries.grid import PERIODS
 from opendp_timeseries.reconstruction.smooth import series_of
-from opendp_timeseries.results.captions import draws_noisy
 from opendp_timeseries.results.contents import Contents, contents_of, instants_as_text, offsets_as_text
 from opendp_timeseries.results.digits import digits_for, digits_of
+from opendp_timeseries.results.drawing import drawing_of, drawing_of_steps
 from opendp_timeseries.results.frames import known_interval
 from opendp_timeseries.results.page import page_of
-from opendp_timeseries.results.plot import BLUE, fonts_for, style_axes, wrapped
+from opendp_timeseries.results.plot import draw, fonts_for, reach, wrapped
 from opendp_timeseries.results.spreadsheet import csv_of, encoding_of, workbook_of
-from opendp_timeseries.results.svg import drawing
 from opendp_timeseries.smoothing.everybody import last_tier
 
 _COLUMNS: Final = ("step_start", "private_count", "low", "high", "kept")
@@ -438,35 +437,22 @@ def _single_figure(series: ts.Series, unit: str, guarantee: str | None = None) -
     """Draw a long series by the means of longer steps, and enlarge some of it."""
     from matplotlib import pyplot
 
-    overview = drawing(series, series.release.design.count.grid, CONFIDENCE)
+    grid = series.release.design.count.grid
+    overview, steps = drawing_of(series, grid, CONFIDENCE), drawing_of_steps(series, grid, CONFIDENCE)
     is_long = bool(overview.longer)
     how: dict[str, Any] = {"squeeze": False, "layout": "constrained", "height_ratios": (2, 3)[-1 - is_long :]}
     figure, all_axes = pyplot.subplots(1 + is_long, figsize=(9.0, 6.8 if is_long else 4.2), **how)
     *above, axes = all_axes[:, 0]
     ts.plot(series, axes=axes, unit=unit, confidence_level=CONFIDENCE, guarantee=guarantee)
     for top in above:  # a line of thousands of steps would be a slab
-        at, size, ahead = overview.grid.edges(), len(overview.values), overview.ahead
-        for steps, dashes in ((slice(ahead), "-"), (slice(max(ahead - 1, 0), None), "--"))[: 1 + (ahead < size)]:
-            top.plot(at[:-1][steps], overview.values[steps], color=BLUE, linewidth=1.2, linestyle=dashes)
-        top.set_title(f"All of it: means of {overview.longer}", loc="left", fontsize="medium")
-        style_axes(top, overview.grid)
+        draw(top, overview, is_wide=True)
+        top.set_title(overview.title(f"All of it: means of {overview.longer}"), loc="left", fontsize="medium")
         # The middle, or where forecasts begin.
-        half = _ENLARGED // 2
-        middle = min(max(ahead, half), size - half) if ahead < size else size // 2
+        at, size, half = overview.grid.edges(), len(overview.values), _ENLARGED // 2
+        middle = min(max(overview.ahead, half), size - half) if overview.ahead < size else size // 2
         ends = slice(middle - half, middle + half + 1, _ENLARGED)
         axes.set_xlim(*at[ends])
-        _fit(axes, series, slice(*np.searchsorted(series.release.design.count.grid.edges(), at[ends])))
+        reach(axes, steps.within(*np.searchsorted(grid.edges(), at[ends])))
         begins, ends = instants_as_text(overview.grid)[ends]
         axes.set_title(f"{begins} to {ends}, enlarged", loc="left", fontsize="medium")
     return figure
-
-
-def _fit(axes: Any, series: ts.Series, window: slice) -> None:
-    """Let an axis reach as far as what is shown needs, and no farther than it did."""
-    steps = series.release.steps
-    dots = series.release.values[np.searchsorted(steps, window.start) : np.searchsorted(steps, window.stop)]
-    rows = (series.values, *known_interval(series, CONFIDENCE))
-    values = np.concatenate([*(row[window] for row in rows), dots if draws_noisy(series) else ()])
-    low, high = np.nanmin(values), np.nanmax(values)
-    bottom, top = axes.get_ylim()
-    axes.set_ylim(max(bottom, low - 0.05 * (high - low)), min(top, high + 0.05 * (high - low)))

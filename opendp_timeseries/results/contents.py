@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries._refusal import Refusal, TypeRefusal
 from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.grid.longer_steps import longer_steps
 from opendp_timeseries.release.documents import adaptivity_of, write_releases
 from opendp_timeseries.release.release import Release, software
 from opendp_timeseries.results import captions, frames
 from opendp_timeseries.results.digits import digits_for, digits_of, grouped, rounded
 from opendp_timeseries.results.frames import AnySeries, AnyTotals
 from opendp_timeseries.results.profiles import Profile, combined, differences, profiles_of
-from opendp_timeseries.results.totals import longer_steps
 from opendp_timeseries.smoothing.everybody import noise_of_few
 from opendp_timeseries.smoothing.hierarchy import is_joint
 

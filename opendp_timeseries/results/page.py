@@ -13,10 +13,11 @@ from opendp_timeseries.release.release import software
 from opendp_timeseries.results.captions import step_in_words
 from opendp_timeseries.results.contents import Contents, ends_as_text, periods_as_text
 from opendp_timeseries.results.digits import GREY, digits_for, digits_of, grouped, is_uncertain
+from opendp_timeseries.results.drawing import Drawing, common_axis, drawing_of, drawing_of_profile
 from opendp_timeseries.results.frames import known_interval
-from opendp_timeseries.results.plot import APART, MOST_SERIES
+from opendp_timeseries.results.plot import MOST_SERIES
 from opendp_timeseries.results.spreadsheet import table_of
-from opendp_timeseries.results.svg import Drawing, drawing, drawing_of, ends_of, figure, is_faint
+from opendp_timeseries.results.svg import figure
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 #: Most characters of a page, and of a file on it that is not packed; and most numbers of its table and of its totals.
@@ -73,8 +74,8 @@ def _section(title: str, sentences: Iterable[str]) -> str:
 
 def _figures(contents: Contents) -> str:
     some = dict(islice(contents.series.items(), MOST_SERIES))
-    drawings = {name: drawing(item, contents.grid, contents.level, len(some)) for name, item in some.items()}
-    first, grey = next(iter(drawings.values())), {name for name, item in drawings.items() if is_faint(item)}
+    drawings = {name: drawing_of(item, contents.grid, contents.level, len(some)) for name, item in some.items()}
+    first, grey = next(iter(drawings.values())), {name for name, item in drawings.items() if item.is_faint}
     blocks, scaled, closed = [], False, False
     for group in contents.groups:
         drawn = {name: drawings[name] for name in group if name in drawings}
@@ -118,16 +119,12 @@ def _details(title: str, content: str, kind: str = "folded") -> str:
 
 def _scaled(contents: Contents, drawn: dict[str, Drawing]) -> tuple[dict[str, str], bool]:
     """Return figures with equal axes, or with axes of their own, and whether it is these, as heights differ tenfold."""
-    ends = [ends_of(item) for item in drawn.values()]
-    tops = [top for _, top in ends]
-    is_uneven = bool(tops) and max(tops) > APART * min(tops)
-    all_ends = min((low for low, _ in ends), default=0.0), max(tops, default=0.0)
-    captioned = len(contents.series) > 1
+    common, captioned = common_axis(drawn.values()), len(contents.series) > 1
     figures = {
-        name: figure(name, item, contents.unit, contents.level, span if is_uneven else all_ends, captioned=captioned)
-        for (name, item), span in zip(drawn.items(), ends, strict=True)
+        name: figure(name, item, contents.unit, contents.level, common or item.reach(), captioned=captioned)
+        for name, item in drawn.items()
     }
-    return figures, is_uneven
+    return figures, common is None
 
 
 class _Cell(NamedTuple):
@@ -217,8 +214,8 @@ def _before(contents: Contents) -> str:
 
 def _usual(contents: Contents) -> str:
     figures = "".join(
-        f'<div class="one">{figure(title, drawn, contents.unit, contents.level, ends_of(drawn), captioned=True)}</div>'
-        for title, drawn in ((title, drawing_of(profile)) for title, profile in contents.profiles.items())
+        f'<div class="one">{figure(title, drawn, contents.unit, contents.level, drawn.reach(), captioned=True)}</div>'
+        for title, drawn in ((title, drawing_of_profile(profile)) for title, profile in contents.profiles.items())
     )
     of = f" of {_text(next(iter(contents.series)))}" if len(contents.series) > 1 else ""
     usual = f"<h2>The usual course{of}</h2>{figures}" if figures else ""

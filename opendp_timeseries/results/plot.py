@@ -11,7 +11,7 @@ import contextlib
 import math
 import textwrap
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,14 +22,16 @@ from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.results import captions
+from opendp_timeseries.results.drawing import Drawing, common_axis, drawing_of_steps, drawing_of_totals
 from opendp_timeseries.results.frames import AnySeries, AnyTotals, grid_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-#: What is made from a release, and what was released.
+#: What is made from a release, and where that is too uncertain to read; and what was released.
 BLUE: Final = "#0072B2"
+_FAINT: Final = "0.55"
 ORANGE: Final = "#D55E00"
 #: What an interval covers.
 _BAND: Final = "0.84"
@@ -38,10 +40,7 @@ _WORDS: Final = "0.3"
 _FEW: Final = 400
 #: Pixels across a figure, of which each shows what is highest and lowest in it.
 _PIXELS: Final = 900
-#: Noisy values may stretch an axis by so much of what else is drawn, above and below.
-_ROOM: Final = 0.5
-#: Series whose heights differ by this factor have axes of their own; and so many fit in one figure, or on one page.
-APART: Final = 10.0
+#: So many series fit in one figure, or on one page.
 MOST_SERIES: Final = 60
 #: Steps longer than this are drawn as wide as they are.
 _WIDE: Final = np.timedelta64(6, "D")
@@ -49,6 +48,8 @@ _WIDE: Final = np.timedelta64(6, "D")
 _TITLE: Final = 90
 _LABEL: Final = 36
 _DATES: Final = 9
+#: Share of an axis that stays free beyond what is drawn.
+_MARGIN: Final = 0.05
 #: Height of a line of small words, in inches.
 _LINE_OF_WORDS: Final = 0.16
 #: By how this is placed, an axis shows whether it is one of Matplotlib's dates. It is no whole day or hour.
@@ -73,8 +74,10 @@ def plot(
 
     If the error of the series covers the counts, or their rate, a grey band shows it. If it covers the noise alone,
     only the noisy values have error bars: between them the error of the noise is smaller, but nothing is known of the
-    counts. The caption says which, and what a cap leaves out. Dates are those of the grid's zone. Noisy values far
-    beyond all else are marked at the edge, and single events by dotted lines.
+    counts. The caption says which, and what a cap leaves out. Dates are those of the grid's zone. The axis begins at
+    zero, or below, and is chosen by the line: wide intervals stretch it by half at most. A line that is usually too
+    uncertain to read is grey. Noisy values far beyond all else are marked at the edge, and single events by dotted
+    lines.
 
     :param series: a :class:`~opendp_timeseries.Series`.
     :param keys: which series of a panel to draw, in this order; by default all, up to 60.
@@ -105,11 +108,10 @@ def plot(
     for name, value in (("keys", keys), ("sharey", sharey)):
         if value is not None:
             raise Refusal(name, value, "must be left out for one series", "they are for a panel")
-    grid = grid_of(series, grid)
-    caption = _caption(release, [series], grid, confidence_level, guarantee)
-    axes = _captioned(axes, unit, caption)
-    _draw(axes, series, grid, confidence_level)
-    _name_marks(axes, series, confidence_level)
+    drawn = drawing_of_steps(series, grid_of(series, grid), confidence_level)
+    axes = _captioned(axes, unit, _caption(release, {"": series}, {"": drawn}, confidence_level, guarantee))
+    draw(axes, drawn)
+    _name_marks(axes, drawn, confidence_level)
     return axes
 
 
@@ -133,21 +135,20 @@ def _plot_panel(
             "do not fit in a figure",
             f"choose 1 to {MOST_SERIES} of the {len(parts)}: `keys=[…]`",
         )
-    drawn = {key: parts[key] for key in chosen}
     grid = grid_of(series, grid)
+    parts = {key: parts[key] for key in chosen}
+    drawn = {key: drawing_of_steps(part, grid, confidence_level) for key, part in parts.items()}
     columns = 1 if len(drawn) <= 4 else 2 if len(drawn) <= 12 else 3
     rows = math.ceil(len(drawn) / columns)
-    caption = _caption(release, list(drawn.values()), grid, confidence_level, guarantee)
+    caption = _caption(release, parts, drawn, confidence_level, guarantee)
     height = max(1.5 * rows, 2.8) + _height(caption)
-    if sharey is None:
-        heights = [float(np.max(np.abs(np.nan_to_num(part.values)), initial=0.0)) for part in drawn.values()]
-        sharey = max(heights) <= APART * min(heights)
-    options = {"layout": "constrained", "sharex": True, "sharey": bool(sharey), "squeeze": False}
+    common = common_axis(drawn.values()) if sharey is None else None
+    options = {"layout": "constrained", "sharex": True, "sharey": bool(sharey or common), "squeeze": False}
     figure, grid_of_axes = _pyplot().subplots(rows, columns, figsize=(9.0, height), **options)
     every = list(grid_of_axes.flat)
-    for axes, (key, part) in zip(every, drawn.items(), strict=False):
-        _draw(axes, part, grid, confidence_level, columns)
-        title = f"{key}" if part.converged else f"{key}: {part.model}"
+    for axes, (key, part) in zip(every, parts.items(), strict=False):
+        draw(axes, drawn[key], columns)
+        title = drawn[key].title(f"{key}" if part.converged else f"{key}: {part.model}")
         named = wrapped(title, _TITLE // columns)
         axes.set_title(named, loc="left", fontsize="medium", parse_math=False)  # a key may hold a $
     for axes in every[len(drawn) :]:
@@ -174,7 +175,7 @@ def plot_totals(
     """
     if totals.keys is not None:
         raise Refusal("totals", ..., f"are of {len(totals.keys)} keys", "draw one of by_key()")
-    series, (low, high) = totals.series, totals.interval(confidence_level)
+    series, (low, _) = totals.series, totals.interval(confidence_level)
     bound, over = ", at the most" if totals.is_bound else "", "means" if series.is_mean else "totals"
     lines = [
         _time_label(totals.grid),
@@ -185,15 +186,7 @@ def plot_totals(
         "Dashed line: totals of steps that are forecasts, or some of which are" if np.any(totals.is_forecast) else "",
     ]
     axes = _captioned(axes, unit, _filled(lines))
-    edges = _places(axes, dated=not totals.grid.is_integer)(totals.grid.edges())
-    values, low, high = (np.append(row, row[-1]) for row in (totals.values, low, high))
-    axes.fill_between(edges, low, high, step="post", color=_BAND, linewidth=0, label="band")
-    length = len(totals) - int(np.count_nonzero(totals.is_forecast))
-    line: Style = {"color": BLUE, "linewidth": 1.2, "drawstyle": "steps-post"}
-    axes.plot(edges[: length + 1], values[: length + 1], label="totals", **line)
-    if length < len(totals):
-        axes.plot(edges[length:], values[length:], label="forecast", linestyle="--", **line)
-    style_axes(axes, totals.grid)
+    draw(axes, drawing_of_totals(totals, confidence_level), is_wide=True)
     return axes
 
 
@@ -214,53 +207,71 @@ def _pyplot() -> Any:
     return check.installed("matplotlib.pyplot", "figures need Matplotlib", "plot")
 
 
-def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float, columns: int = 1) -> None:
-    release = series.release
-    edges = grid.edges()
-    instants, dated = edges[:-1], not grid.is_integer
+def draw(axes: Axes, drawn: Drawing, columns: int = 1, *, is_wide: bool = False) -> None:
+    """Draw what a drawing holds, on axes that reach no farther than it says, unless something else is on them.
+
+    :param is_wide: whether steps are drawn from edge to edge; so are weeks and longer ones.
+    """
+    edges, dated = drawn.grid.edges(), not drawn.grid.is_integer
     placed = _places(axes, dated=dated)
-    points, values, (low, high) = instants[release.steps], series.values, series.interval(confidence_level)
-    wide = dated and bool(np.any(np.diff(edges) > _WIDE))
-    if wide:  # drawn from edge to edge, with the last value twice
-        instants = edges
-        points = points + (np.diff(edges) // 2)[release.steps]
+    instants, values, low, high = edges[:-1], drawn.values, drawn.low, drawn.high
+    if drawn.partial:  # a week of two days has no weekend, and would look like a change
+        values, low, high = (row.copy() for row in (values, low, high))
+        for row in (values, low, high):
+            row[list(drawn.partial)] = np.nan
+    points = instants[drawn.noisy_steps]
+    at, (below, above) = instants[np.isfinite(low)], (end[np.isfinite(low)] for end in (low, high))
+    wide = is_wide or (dated and bool(np.any(np.diff(edges) > _WIDE)))
+    if wide:  # with the last value twice
+        middles = edges[:-1] + np.diff(edges) // 2
+        instants, points, at = edges, middles[drawn.noisy_steps], middles[np.isfinite(low)]
         values, low, high = (np.append(line, line[-1]) for line in (values, low, high))
     points, instants = placed(points), placed(instants)
-    # Many dots are a cloud, behind the line; few are points, each to be seen.
-    is_sparse = len(points) <= _FEW
-    bars: Style = {"color": "0.7", "linewidth": 0.8, "label": "error bars", "rasterized": not is_sparse}
-    visible = _visible_steps(values, low, high)
-    if series.error_covers in captions.BANDED:
+    is_shared, visible = axes.has_data(), _visible_steps(values, low, high)
+    if drawn.is_banded:
         look: Style = {"color": _BAND, "linewidth": 0, "label": "band", "step": "post" if wide else None}
         axes.fill_between(instants[visible], low[visible], high[visible], **look)
-    elif series.error_covers == "noise":
-        axes.vlines(points, low[release.steps], high[release.steps], **bars)
+    elif len(at):
+        thin: Style = {"color": "0.7", "linewidth": 0.8, "label": "error bars", "rasterized": len(at) > _FEW}
+        axes.vlines(placed(at), below, above, **thin)
+    # Many dots are a cloud, behind the line; few are points, each to be seen.
+    is_sparse, dotted = len(points) <= _FEW, drawn.clipped()
     look = {"s": 12.0, "alpha": 0.9} if is_sparse else {"s": 6.0, "alpha": 0.6}
     look["rasterized"] = not is_sparse  # or a vector drawing would hold every one of them
-    if captions.draws_noisy(series):
-        dotted = _clipped(series, confidence_level)
-        dots: Style = {"color": ORANGE, "linewidth": 0, "zorder": 2.5} | look
-        above, below = dotted < release.values, dotted > release.values
-        for marker, its in (("o", dotted == release.values), ("^", above), ("v", below)):
-            if marker == "o" or np.any(its):
-                label = "noisy values" if marker == "o" else "beyond"
-                axes.scatter(points[its], dotted[its], marker=marker, label=label, **dots)
-    if series.events:
-        at, transform = instants[list(series.events)], axes.get_xaxis_transform()
+    dots: Style = {"color": ORANGE, "linewidth": 0, "zorder": 2.5} | look
+    for marker, its in (("o", dotted == drawn.noisy), ("^", dotted < drawn.noisy), ("v", dotted > drawn.noisy)):
+        if np.any(its):
+            label = "noisy values" if marker == "o" else "beyond"
+            axes.scatter(points[its], dotted[its], marker=marker, label=label, **dots)
+    if len(drawn.events):
+        at, transform = instants[list(drawn.events)], axes.get_xaxis_transform()
         axes.vlines(at, 0, 1, transform=transform, color=ORANGE, linestyle=":", linewidth=0.9, label="events")
-    is_single = release.size == 1 and not wide  # no line, and no width from which Matplotlib could choose dates
+    is_single = drawn.grid.size == 1 and not wide  # no line, and no width from which Matplotlib could choose dates
     style: Style = {"drawstyle": "steps-post" if wide else "default", "marker": "_" if is_single else ""}
-    line: Style = {"color": BLUE, "linewidth": 1.2, "zorder": 3} | style
-    length = len(series) - series.ahead
-    if series.ahead:  # from the last step before it, so that the line has no gap
-        dashed = visible[visible >= length - 1]
+    line: Style = {"color": _FAINT if drawn.is_faint else BLUE, "linewidth": 1.2, "zorder": 3} | style
+    if drawn.ahead < drawn.grid.size:  # from the last step before it, so that the line has no gap
+        dashed = visible[visible >= drawn.ahead - (not is_wide)]
         axes.plot(instants[dashed], values[dashed], linestyle="--", label="forecast", **line)
-        visible = visible[visible < length + wide]
+        visible = visible[visible < drawn.ahead + wide]
     axes.plot(instants[visible], values[visible], label="series", **line)
-    style_axes(axes, grid, columns)
+    if not is_shared:
+        reach(axes, drawn)
+    _style(axes, drawn.grid, columns)
     if is_single:
         start, end = edges
         axes.set_xlim(start - (end - start), end)
+
+
+def reach(axes: Axes, drawn: Drawing) -> None:
+    """Let an axis reach as far as what is drawn needs; of those that share it, the one that needs most."""
+    low, high = drawn.reach()
+    dotted = drawn.clipped()
+    low, high = min([low, *dotted]), max([high, *dotted])
+    shared = axes.get_shared_y_axes().get_siblings(axes)
+    others = [other.get_ylim() for other in shared if other is not axes and other.has_data()]
+    margin = _MARGIN * (high - low) or 1.0
+    low, high = low - margin * (low < 0), high + margin
+    axes.set_ylim(min([low, *(bottom for bottom, _ in others)]), max([high, *(top for _, top in others)]))
 
 
 def _visible_steps(*lines: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -274,15 +285,6 @@ def _visible_steps(*lines: NDArray[np.float64]) -> NDArray[np.intp]:
         pixels = np.split(np.nan_to_num(line), starts[1:])
         positions += [starts + [pixel.argmin() for pixel in pixels], starts + [pixel.argmax() for pixel in pixels]]
     return np.unique(np.concatenate(positions))
-
-
-def _clipped(series: AnySeries, level: float) -> NDArray[np.float64]:
-    """Return noisy values, at an edge where they lie beyond it: they would press all else into a line."""
-    band = series.interval(level) if series.error_covers in captions.BANDED else ()
-    ends = np.concatenate([series.values, *band])
-    low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
-    room = _ROOM * (high - low) if high > low else math.inf
-    return np.clip(series.release.values, low - room, high + room)
 
 
 def _places(axes: Axes, *, dated: bool) -> Callable[[NDArray[np.generic]], NDArray[np.generic]]:
@@ -310,7 +312,7 @@ def _places(axes: Axes, *, dated: bool) -> Callable[[NDArray[np.generic]], NDArr
     )
 
 
-def style_axes(axes: Axes, grid: TimeGrid, columns: int = 1) -> None:
+def _style(axes: Axes, grid: TimeGrid, columns: int = 1) -> None:
     """Give axes the style of this package, and dates on the clock of the grid's zone, as many as have room.
 
     :param columns: how many axes share the width of the figure.
@@ -320,12 +322,14 @@ def style_axes(axes: Axes, grid: TimeGrid, columns: int = 1) -> None:
     axes.grid(axis="y", color="0.92", linewidth=0.6)
     axes.set_axisbelow(True)
     if not grid.is_integer:
-        from matplotlib.dates import DAILY, AutoDateLocator, ConciseDateFormatter
+        from matplotlib.dates import DAILY, HOURLY, AutoDateLocator, ConciseDateFormatter
 
         zone = grid.zone or "UTC"
-        room = {} if columns == 1 else {"minticks": 1, "maxticks": _DATES // columns + 1}
+        # One tick would say the time of a day alone.
+        room = {} if columns == 1 else {"minticks": 2, "maxticks": _DATES // columns + 1}
         locator = AutoDateLocator(tz=zone, **room)
-        locator.intervald[DAILY] = [1, 7, 14]  # or the last day of a month touches the first of the next
+        locator.intervald[DAILY] = [1, 7, 14, 31]  # or the last day of a month touches the first of the next
+        locator.intervald[HOURLY] = [1, 2, 3, 4, 6, 12, 24]
         axes.xaxis.set_major_locator(locator)
         formatter = ConciseDateFormatter(locator, tz=zone)
         # Each day with its month: beside the axis stands that of the last tick, where the next month may begin.
@@ -334,18 +338,19 @@ def style_axes(axes: Axes, grid: TimeGrid, columns: int = 1) -> None:
         axes.xaxis.set_major_formatter(formatter)
 
 
-def _name_marks(axes: Axes, series: AnySeries, level: float) -> None:
+def _name_marks(axes: Axes, drawn: Drawing, level: float) -> None:
     """Write beside the last values what each mark is, from the top down, as near to it as the words have room."""
     figure = axes.figure.figure
     if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)  # or the room is that of axes without a caption
-    at = [(np.nan_to_num(series.values[-1]), "forecast" if series.ahead else "estimate", BLUE)]
-    if series.error_covers in captions.BANDED:
-        at.append((series.interval(level)[1][-1], f"{level:.0%} band", "0.45"))
-    elif series.error_covers == "noise":
+    forecast, color = drawn.ahead < drawn.grid.size, _FAINT if drawn.is_faint else BLUE
+    at = [(np.nan_to_num(drawn.values[-1]), "forecast" if forecast else "estimate", color)]
+    if drawn.is_banded:
+        at.append((drawn.high[-1], f"{level:.0%} band", "0.45"))
+    elif np.any(np.isfinite(drawn.low)):
         at.append((-math.inf, f"{level:.0%} error bars", "0.45"))
-    if len(series.release) and captions.draws_noisy(series) and not series.ahead:
-        at.append((series.release.values[-1], "noisy values", ORANGE))
+    if len(drawn.noisy) and not forecast:
+        at.append((drawn.noisy[-1], "noisy values", ORANGE))
     low, high = axes.get_ylim()
     line = _LINE_OF_WORDS * (high - low) / axes.get_window_extent().height * axes.figure.dpi
     top = high
@@ -362,15 +367,17 @@ def _time_label(grid: TimeGrid) -> str:
 
 def _caption(
     release: Release,
-    parts: Sequence[AnySeries],
-    grid: TimeGrid,
+    series: Mapping[Hashable, AnySeries],
+    drawn: Mapping[Hashable, Drawing],
     level: float,
     guarantee: tuple[float, float] | str | None,
 ) -> str:
+    parts, drawings = list(series.values()), list(drawn.values())
     count, made_from = release.design.signal.count, captions.made_from(release, parts[0])
-    is_drawn = captions.draws_noisy(parts[0])
-    beyond = sum(int(np.count_nonzero(_clipped(part, level) != part.release.values)) for part in parts if is_drawn)
-    events = sum(len(part.events) for part in parts)
+    is_drawn, faint = captions.draws_noisy(parts[0]), sum(item.is_faint for item in drawings)
+    beyond = sum(int(np.count_nonzero(item.clipped() != item.noisy)) for item in drawings)
+    events = sum(len(item.events) for item in drawings)
+    color = "Grey" if faint == len(drawings) else "Blue"
 
     def intervals(covered: Sequence[str]) -> str:
         words = dict.fromkeys(captions.measured(release, part) for part in parts if part.error_covers in covered)
@@ -378,9 +385,9 @@ def _caption(
 
     band, bars = intervals(captions.BANDED), intervals(("noise",))
     lines = [
-        _time_label(grid),
+        _time_label(drawings[0].grid),
         captions.guarantee_in_words(release, parts[0].sources, guarantee),
-        f"Blue line: {captions.models_of(parts)}",
+        f"{color} line: {captions.models_of(parts)}",
         f"Dashed line: {captions.ahead_in_words(parts[0])}" if parts[0].ahead else "",
         f"Grey band: {band}, if the model is right" if band else "",
         f"Bars, at kept steps only: {bars}" if bars else "",
@@ -389,6 +396,7 @@ def _caption(
         else f"Made from {made_from}; they are not drawn",
         f"Triangles at the edge: noisy values beyond it ({beyond})" if beyond else "",
         f"Dotted lines: single events, which no pattern explains ({events})" if events else "",
+        "A grey line is usually too uncertain to read: its interval is wider than it is high" if faint else "",
         "" if count is None else captions.caps_in_words(parts[0], count, " over all series" if release.keys else ""),
     ]
     return _filled(lines)

@@ -1,44 +1,22 @@
 """A figure as SVG within HTML: it stretches to any width, shows its numbers on hover, and needs no script.
 
-Words stand beside the drawing, not in it, so that they keep their size. A long series is drawn by the means of longer
-steps, with intervals of their own.
+Words stand beside the drawing, not in it, so that they keep their size.
 """
 
-import contextlib
 import html
 import math
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.results.contents import ends_as_text, instants_as_text
-from opendp_timeseries.results.digits import THIN, digits_for, grouped, is_uncertain, rounded
-from opendp_timeseries.results.frames import AnySeries, AnyTotals, known_interval
-from opendp_timeseries.results.profiles import Profile
-from opendp_timeseries.results.totals import longer_steps
+from opendp_timeseries.results.digits import THIN, digits_for, grouped, rounded
+from opendp_timeseries.results.drawing import Drawing
 
 Array = NDArray[np.float64]
 
-#: Most steps that are drawn, of one figure and of all on a page; and the most that every figure has room for.
-_MOST, _MOST_OF_ALL, _LEAST_ROOM = 750, 5000, 60
-#: Longer steps by which a long series is drawn, and how many there must be: days, or weeks and longer, which all hold
-#: a weekend, so that it beats with none of them; of a shorter one, parts of a day.
-_LONGER: Final = {
-    "1d": ("days", 28),
-    "24h": ("24 hours", 28),
-    "1w": ("weeks", 4),
-    "168h": ("7 days", 4),
-    "1mo": ("months", 4),
-    "1y": ("years", 4),
-    **{f"{number}min": (f"{number} minutes", 4) for number in (5, 10, 15, 30)},
-    "1h": ("hours", 4),
-    **{f"{number}h": (f"{number} hours", 4) for number in (3, 6, 12)},
-}
-#: An interval may stretch an axis by so much of what the line takes of it.
-_ROOM: Final = 0.5
 _WIDTH, _HEIGHT = 1000, 300
 _TICKS: Final = 5
 _DATES: Final = 9
@@ -50,81 +28,6 @@ _UNITS: Final[tuple[tuple[str, tuple[int, ...], str], ...]] = (
     ("M", (1, 3, 6), "{0:%b %Y}"),
     ("Y", (1, 2, 5, 10, 25, 50), "{0.year}"),
 )
-
-
-class Drawing(NamedTuple):
-    """Drawing of a series: its steps, or the means of longer ones."""
-
-    grid: TimeGrid
-    values: Array
-    low: Array
-    high: Array
-    least: Array
-    greatest: Array
-    events: Sequence[int]
-    longer: str  # what means are of; nothing if steps are drawn as they are
-    partial: tuple[int, ...]  # which of these the series covers in part, as it may the first and the last
-    ahead: int  # the first that is a forecast, at least in part
-    names: list[str] | None = None  # of the steps, where these are no times of a calendar
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The least and the greatest of what is drawn; NaN if it is nothing."""
-        return float(np.fmin.reduce(self.least)), float(np.fmax.reduce(self.greatest))
-
-
-def drawing_of(profile: Profile) -> Drawing:
-    """Return what is drawn of a profile."""
-    grid, values = TimeGrid(size=len(profile.names)), profile.values
-    return Drawing(grid, values, profile.low, profile.high, values, values, (), "", (), grid.size, profile.names)
-
-
-def drawing(series: AnySeries, grid: TimeGrid, level: float, figures: int = 1) -> Drawing:
-    """Return what is drawn of a series, on a page of so many figures."""
-    room = min(_MOST, max(_MOST_OF_ALL // figures, _LEAST_ROOM))
-    if grid.size <= room:
-        low, high = known_interval(series, level)
-        ahead = grid.size - series.ahead
-        return Drawing(grid, series.values, low, high, series.values, series.values, series.events, "", (), ahead)
-    sums, longer = _longer(series, grid, room)
-    starts = sums.starts
-    sizes = np.ones(len(starts)) if series.is_mean else np.diff(starts, append=grid.size)
-    low, high = (end / sizes for end in sums.interval(level))
-    least, greatest = (by.reduceat(series.values, starts) for by in (np.minimum, np.maximum))
-    events = tuple(sorted(set((np.searchsorted(starts, series.events, side="right") - 1).tolist())))
-    partial = tuple(np.flatnonzero(~sums.complete).tolist())
-    ahead = len(sums) - int(np.count_nonzero(sums.is_forecast))
-    return Drawing(sums.grid, sums.values / sizes, low, high, least, greatest, events, longer, partial, ahead)
-
-
-def _longer(series: AnySeries, grid: TimeGrid, room: int) -> tuple[AnyTotals, str]:
-    """Return the totals of the shortest suitable steps for which there is room, and what these are called."""
-    for step, (words, fewest) in _LONGER.items():
-        with contextlib.suppress(ValueError):  # that step divides those of the grid, or it has no calendar
-            if fewest <= len(longer_steps(grid, step)[0]) <= room:
-                return series.resample(step, grid=grid), words
-    number = -(-grid.size // (room // 2))
-    return series.resample(number, grid=grid), f"{number} steps"
-
-
-def ends_of(drawn: Drawing) -> tuple[float, float]:
-    """Return what the axis must reach, from zero or below: wide intervals stretch it by half of the line at most.
-
-    Where the line is too uncertain to read, they are what is seen, but for a few.
-    """
-    low, high = (end[np.isfinite(end)] for end in (drawn.low, drawn.high))
-    lowest, highest = (float(np.quantile(end, at)) if len(end) else 0.0 for end, at in ((low, 0.02), (high, 0.98)))
-    least, greatest = float(np.fmin.reduce(drawn.values)), float(np.fmax.reduce(drawn.values))
-    bottom, top = float(np.fmin(least, 0.0)), greatest if np.isfinite(greatest) else 0.0
-    room = math.inf if is_faint(drawn) else _ROOM * (top - bottom)
-    return min(bottom, max(lowest, bottom - room)), max(top, min(highest, top + room))
-
-
-def is_faint(drawn: Drawing) -> bool:
-    """Return whether a drawing is usually too uncertain to read."""
-    half = (drawn.high - drawn.low)[np.isfinite(drawn.high)] / 2
-    values = drawn.values[np.isfinite(drawn.values)]
-    return bool(len(half) and is_uncertain(values.mean() if len(values) else np.nan, np.median(half)))
 
 
 def figure(name: str, drawn: Drawing, unit: str, level: float, ends: tuple[float, float], *, captioned: bool) -> str:
@@ -160,8 +63,8 @@ def figure(name: str, drawn: Drawing, unit: str, level: float, ends: tuple[float
         f'<i tabindex=-1{wide} data-is="{html.escape(text)}"></i>'
         for wide, text in zip(_widths(drawn.grid), _hover_texts(drawn, unit, level), strict=True)
     )
-    grey, faint = ("", "") if not is_faint(drawn) else (" (grey: too uncertain to read)", " class=faint")
-    caption = f"<figcaption>{html.escape(name)}{grey}</figcaption>" if captioned or grey else ""
+    faint = " class=faint" if drawn.is_faint else ""
+    caption = f"<figcaption>{html.escape(drawn.title(name))}</figcaption>" if captioned or faint else ""
     label = html.escape(f"{name}: {_in_short(drawn, unit)}")
     sides = "".join(
         f'<span style="top:{100 * (high - tick) / (high - low):.2f}%">{_tick(tick)}</span>' for tick in ticks

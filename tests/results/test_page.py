@@ -19,7 +19,8 @@ from opendp_timeseries.commandline import outputs
 from opendp_timeseries.results import page as pages
 from opendp_timeseries.results.contents import contents_of, instants_as_text
 from opendp_timeseries.results.digits import THIN, digits_for, rounded
-from opendp_timeseries.results.svg import drawing, ends_of, figure
+from opendp_timeseries.results.drawing import drawing_of
+from opendp_timeseries.results.svg import figure
 from tests import make
 from tests.reconstruction.test_joint import city, hours, released
 from tests.releases import panel, release_of
@@ -96,7 +97,7 @@ def test_a_page_is_whole_and_asks_for_nothing(tmp_path):
 )
 def test_a_long_series_is_drawn_by_means_of_longer_steps(step, size, longer, number):
     grid = ts.TimeGrid(start="2024-03-01T00:00", size=size, step=step, zone="Europe/Berlin")
-    drawn = drawing(smoothed(size), grid, 0.9)
+    drawn = drawing_of(smoothed(size), grid, 0.9)
     assert (drawn.longer, len(drawn.values)) == (longer, number)
     assert len(drawn.grid.edges()) == number + 1
 
@@ -214,7 +215,7 @@ def test_caps_over_a_panel_are_not_taken_for_those_of_one_series(caps, whole):
 def test_a_long_series_is_drawn_by_means_with_intervals_of_their_own():
     grid = ts.TimeGrid(start="2024-01-01", size=24 * 60, step="1h", zone="Europe/Berlin")
     series = smoothed(24 * 60, events=[30])
-    drawn = drawing(series, grid, 0.9)
+    drawn = drawing_of(series, grid, 0.9)
     days = series.resample("1d", grid=grid)
     sizes = np.diff(days.starts, append=grid.size)
     assert (drawn.longer, drawn.events) == ("days", (1,))
@@ -228,7 +229,7 @@ def test_a_long_series_is_drawn_by_means_with_intervals_of_their_own():
     assert partial in smoothed(24 * 60).to_html(
         grid=ts.TimeGrid(start="2024-01-01T05:00", size=24 * 60, step="1h", zone="UTC")
     )
-    plain = drawing(smoothed(2000), ts.TimeGrid(size=2000), 0.9)
+    plain = drawing_of(smoothed(2000), ts.TimeGrid(size=2000), 0.9)
     assert plain.longer == "6 steps"
     assert len(plain.values) == 334
 
@@ -242,7 +243,7 @@ def test_longer_steps_hold_every_day_of_the_week_alike(zone, figures):
     release = release_of(
         steps=range(grid.size), values=np.zeros(grid.size), signal=grid.size, scale=1.0, sampling_probability=1.0
     )
-    drawn = drawing(ts.Series(np.where(weekend, 40.0, 100.0), release=release), grid, 0.9, figures)
+    drawn = drawing_of(ts.Series(np.where(weekend, 40.0, 100.0), release=release), grid, 0.9, figures)
     longest = np.diff(grid.edges()).max() * 7 * 24
     if drawn.longer == "weeks":
         within = np.delete(drawn.values, drawn.partial)
@@ -517,20 +518,20 @@ def test_the_hour_that_the_clock_repeats_has_its_offset_everywhere(tmp_path):
 
 def test_an_axis_reaches_as_far_as_the_band():
     series = ts.Series(np.full(6, 5.0), release=smoothed(6).release, standard_error=6.0)
-    drawn = drawing(series, HOURS, 0.9)
-    low, high = ends_of(drawn)
+    drawn = drawing_of(series, HOURS, 0.9)
+    low, high = drawn.reach()
     assert (low, high) == (pytest.approx(-4.87, abs=0.01), pytest.approx(14.87, abs=0.01))
     band = re.search('class="band" d="([^"]+)"', figure("x", drawn, "x", 0.9, (low, high), captioned=False))[1]
     assert max(map(float, re.findall(r"M[\d.]+ ([\d.]+)H", band))) == 300.0  # its lower end, at the lower edge
-    assert ends_of(drawing(smoothed(), DAYS, 0.9))[0] == 0.0
+    assert drawing_of(smoothed(), DAYS, 0.9).reach()[0] == 0.0
 
 
 def test_an_axis_of_means_does_not_reach_for_steps_that_are_not_drawn():
     grid = ts.TimeGrid(start="2024-01-01T00:00", size=1440, step="1h", zone="UTC")
-    drawn = drawing(smoothed(1440), grid, 0.9)
+    drawn = drawing_of(smoothed(1440), grid, 0.9)
     assert drawn.longer == "days"
     assert drawn.ends[1] == pytest.approx(70.0)  # of its hours
-    assert ends_of(drawn)[1] < 55.0
+    assert drawn.reach()[1] < 55.0
 
 
 def test_every_printed_page_of_a_workbook_has_its_titles_and_notes_are_not_cut_off(tmp_path):

@@ -4,6 +4,7 @@ import dataclasses
 import datetime as dt
 import io
 import itertools
+import re
 import sys
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries import Series, TimeGrid, interpolate, plot
+from opendp_timeseries.results.drawing import drawing_of_steps
 from opendp_timeseries.results.plot import fonts_for, wrapped
 from tests import make
 from tests.refused import refuses
@@ -84,7 +86,7 @@ def test_a_measured_release_knows_what_its_caption_says(axes):
         interpolate(release).plot(axes=axes, guarantee=""),
         interpolate(measured(scale=0.0)).plot(axes=axes),
     ):
-        assert silent.get_xlabel().split("\n")[1].startswith("Blue line")
+        assert silent.get_xlabel().split("\n")[1].startswith(("Blue line", "Grey line"))
 
 
 def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
@@ -353,20 +355,45 @@ def test_axes_in_another_unit_of_time_are_refused_by_name(agg, frequency):
 
 def test_noise_far_beyond_all_else_stretches_no_axis(axes):
     values = np.full(48, 2.0)
-    values[[3, 4, 40]] = 500.0, 9.0, -300.0
+    values[[3, 4, 40]] = 500.0, 7.0, -300.0
     noisy = release_of(steps=range(48), values=values, signal=48, scale=99.0, sampling_probability=1.0)
-    series = smoothed(noisy)  # from 0.36 to 7.3, so that half as much again is to -3.1 and 10.8
+    series = smoothed(noisy)  # a line from 2 to 4, whose band is from 0.36 to 7.3
     series.plot(axes=axes)
     assert labelled(axes, "noisy values").get_offsets()[:, 0].tolist() == [k for k in range(48) if k not in (3, 40)]
-    low, high = series.interval()
-    room = (high.max() - low.min()) / 2
+    low, high = drawing_of_steps(series, GRID, 0.9).reach()
+    assert (low, high) == (0.0, 6.0)  # a band stretches it by half of the line
     marks = [tuple(a.get_offsets()[0]) for a in axes.get_children() if a.get_label() == "beyond"]
-    assert marks == [(3, pytest.approx(high.max() + room)), (40, pytest.approx(low.min() - room))]
-    assert axes.get_ylim()[1] < 13
+    assert marks == [(3, pytest.approx(9.0)), (40, pytest.approx(-3.0))]
+    assert axes.get_ylim() == pytest.approx((-3.6, 9.6))
     assert "Triangles at the edge: noisy values beyond it (2)" in axes.get_xlabel()
     # All that interpolation draws is at the noisy values.
     interpolate(noisy).plot(axes=axes)
     assert "Triangles" not in axes.get_xlabel()
+
+
+def test_an_axis_is_chosen_by_the_line_as_on_a_page(axes, agg):
+    """A step that is hardly known does not press the line flat; and a line that is usually not known is grey."""
+    values = np.full(48, 1000.0)
+    release = release_of(steps=range(48), values=values, signal=48, scale=9.0, sampling_probability=1.0)
+    errors = np.where(np.arange(48) == 7, 9000.0, 50.0)
+    series = Series(values, release=release, standard_error=errors, error_covers="counts")
+    series.plot(axes=axes)
+    low, high = drawing_of_steps(series, GRID, 0.9).reach()
+    assert (low, axes.get_ylim()[0]) == (0.0, 0.0)
+    assert 1000 < high <= 1500 < axes.get_ylim()[1] < 1600
+    page = series.to_html(grid=GRID)
+    top = re.search(r'<div class="y">.*<span style="top:0.00%">([^<]+)<', page)[1]
+    assert high <= float(top.replace("\u202f", "")) <= 2000
+    assert labelled(axes, "series").get_color() == "#0072B2"
+    dim = dataclasses.replace(series, standard_error=np.full(48, 1500.0)).plot(grid=GRID)
+    assert labelled(dim, "series").get_color() == "0.55"
+    assert dim.get_ylim()[0] < 1000 - Z90 * 1500 < 0
+    assert "Grey line: " in dim.get_xlabel()
+    # What else is on the axes keeps its place.
+    figure_axes = agg.figure().subplots()
+    figure_axes.plot([0, 47], [-5000.0, 9000.0])
+    series.plot(axes=figure_axes)
+    assert figure_axes.get_ylim()[1] >= 9000
 
 
 def test_single_events_are_marked(axes):
@@ -406,11 +433,11 @@ def test_marks_are_named_apart_below_any_caption(agg):
 def test_totals_are_as_wide_as_their_steps(axes, agg):
     totals = smoothed(RELEASE).resample("1d", grid=GRID)
     totals.plot(axes=axes, unit="visits per day")
-    assert list(labelled(axes, "totals").get_xdata()) == list(totals.grid.edges())
+    assert list(labelled(axes, "series").get_xdata()) == list(totals.grid.edges())
     low, _ = totals.interval()
     assert set(low) <= set(labelled(axes, "band").get_paths()[0].vertices[:, 1])
     part = smoothed(RELEASE).resample(20).plot()
-    assert list(labelled(part, "totals").get_xdata()) == [0, 1, 2, 3]
+    assert list(labelled(part, "series").get_xdata()) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("covers", ["counts", pytest.param("noise", marks=pytest.mark.long)])
@@ -450,6 +477,22 @@ def test_a_panel_has_room_for_its_dates_and_the_names_of_its_keys(agg):
     labels = [label.get_window_extent() for label in lowest.get_xticklabels() if label.get_text()]
     assert all(left.x1 < right.x0 for left, right in itertools.pairwise(labels))
     assert max(one._left_title.get_window_extent().x1 for one in axes.values()) < drawn.bbox.x1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("days", [1, 1.7, 3, 14, 31, 45, 62, 120, 366])
+@pytest.mark.parametrize("columns", [2, 3])
+def test_a_panel_of_any_length_says_its_dates(agg, days, columns):
+    keys, size = [f"s{k}" for k in range(6 if columns == 2 else 13)], round(24 * days)
+    values = np.full(len(keys) * size, 5.0)
+    release = panel(keys, steps=range(len(values)), values=values, size=len(values), probability=1.0)
+    grid = TimeGrid(start="2024-03-01", step="1h", size=size, zone="Europe/Berlin")
+    lowest = list(plot(Series(values, release=release, standard_error=1.0), grid=grid).values())[-1]
+    lowest.figure.canvas.draw()
+    labels = [label for label in lowest.get_xticklabels() if label.get_text()]
+    assert 2 <= len(labels) <= 9 // columns + 2
+    boxes = [label.get_window_extent() for label in labels]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
 @pytest.mark.long
