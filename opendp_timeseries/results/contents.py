@@ -150,7 +150,10 @@ def contents_of(
         before=before,
         compared=_compared(first, usual, next(iter(sums.values()), None), confidence_level),
         protected=[*_protected(series, words), *notes],
-        near=_near(by_name, groups, [item.release for item in every], unit, confidence_level),
+        near=[
+            *_near(by_name, groups, [item.release for item in every], unit, confidence_level),
+            *_events(by_name, steps),
+        ],
         revised=revised,
         cite=_citation(title, words, steps, series.ahead) if cite is None else cite,
         records=_records(releases) if records is None and not made_up else records,
@@ -303,6 +306,27 @@ def _near(
     return [*([usual] if accuracy else []), _by_name(meaning, " "), *dict.fromkeys(about), origins]
 
 
+def _events(series: dict[str, AnySeries], grid: TimeGrid) -> list[str]:
+    """Say when single events were, of steps in a row from the first to the last."""
+    starts, times = instants_as_text(grid).tolist(), {}
+    for name, item in series.items():
+        steps = np.unique(np.asarray(item.events, dtype=int))
+        runs = [run.tolist() for run in np.split(steps, np.flatnonzero(np.diff(steps) > 1) + 1) if len(run)]
+        if runs:
+            times[name] = _some([" to ".join(dict.fromkeys((starts[run[0]], starts[run[-1]]))) for run in runs], ", ")
+    if not times:
+        return []
+    rows = [f"{name}: {when}" for name, when in times.items()] if len(series) > 1 else list(times.values())
+    step = " in steps" if grid.is_integer else ""
+    return [f"Single events, which no pattern explains{step}: {_some(rows, '; ')}."]
+
+
+def _some(texts: Sequence[str], separator: str) -> str:
+    """Return the first of some texts, and how many more there are."""
+    remainder = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+    return f"{separator.join(texts[:_NAMED])}{remainder}"
+
+
 def _by_name(texts: dict[str, str], separator: str, colon: str = ":") -> str:
     """Return texts with the names that they are of, or once if they are all the same."""
     if len({*texts.values()}) == 1:
@@ -317,8 +341,7 @@ def _hidden(panel: Release, parts: dict[str, AnySeries], level: float) -> list[s
     finite = {name: half[np.isfinite(half)] for name, half in halves.items()}
     small = [name for name, half in finite.items() if len(half) and np.median(half) > parts[name].values.mean()]
     if small and len(parts) > 1:
-        remainder = f" and {len(small) - _NAMED} more" if len(small) > _NAMED else ""
-        which = f"{', '.join(small[:_NAMED])}{remainder}" if len(small) < len(parts) else "all of them"
+        which = _some(small, ", ") if len(small) < len(parts) else "all of them"
         sentences.append(
             f"Too small to be shown in single steps: {which}. The interval is wider than the number itself. What is"
             " seen there is mostly the course of the others. Longer steps, or sums of several series, show more."

@@ -77,6 +77,10 @@ def _columns(grid: TimeGrid, series: dict[str, Any], level: float) -> tuple[list
     if any(ahead := np.any([item.is_forecast for item in series.values()], axis=0)):
         head.append("forecast")
         written.append(np.where(ahead, "forecast", "").tolist())
+    events = {name: {*getattr(item, "events", ())} for name, item in series.items()}  # totals have none
+    if any(events.values()):
+        head.append("single events")
+        written.append([", ".join(name for name, steps in events.items() if k in steps) for k in range(grid.size)])
     return head, written, digits_for(*(high - low for low, high in ends.values()))
 
 

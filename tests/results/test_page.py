@@ -650,6 +650,28 @@ def test_a_page_of_a_year_has_profiles_and_says_what_may_be_compared(tmp_path):
     assert made.downloads["json"] == "trips-2024-03-to-2024-04.json"
 
 
+def test_single_events_are_said_with_their_times(tmp_path):
+    grid = ts.TimeGrid(start="2024-03-04", step="1h", size=72, zone="UTC")
+    one = dataclasses.replace(smoothed(72), events=[5, 30, 31, 32])
+    assert "Single events" not in smoothed(72).to_html(grid=grid)
+    words = " ".join(Reader(one.to_html(grid=grid)).words)
+    times = "2024-03-04 05:00, 2024-03-05 06:00 to 2024-03-05 08:00"
+    assert f"Single events, which no pattern explains: {times}." in words
+    assert "explains in steps: 5, 30 to 32." in " ".join(Reader(one.to_html()).words)
+    rows = list(csv.DictReader(io.StringIO(one.to_csv(grid=grid))))
+    assert [row["time"] for row in rows if row["single events"] == "series"] == [
+        "2024-03-04 05:00",
+        *(f"2024-03-05 0{hour}:00" for hour in (6, 7, 8)),
+    ]
+    openpyxl = pytest.importorskip("openpyxl")
+    one.to_excel(tmp_path / "x.xlsx", grid=grid)
+    book = openpyxl.load_workbook(tmp_path / "x.xlsx")
+    assert any(times in str(cell.value) for cell in book["Notes"]["A"])
+    assert "single events" in [cell.value for cell in book["Series"][1]]
+    many = dataclasses.replace(smoothed(72), events=range(0, 72, 4))
+    assert "2024-03-05 04:00 and 10 more." in many.to_html(grid=grid)
+
+
 def test_a_page_names_no_file_that_is_not_there(monkeypatch):
     monkeypatch.setattr(pages, "_MOST", 10_000)
     series = ts.interpolate(behind_a_count())
