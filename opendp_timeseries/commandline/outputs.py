@@ -165,8 +165,11 @@ def _can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def document(suffix: str, results: Results, options: argparse.Namespace) -> bytes:
-    """Return the content of a file."""
+def document(suffix: str, results: Results, options: argparse.Namespace, content: Contents | None = None) -> bytes:
+    """Return the content of a file.
+
+    :param content: of a page, workbook and record; by default that of the results.
+    """
     match suffix:
         case ".csv":
             return _table([*results.totals, results.series], _COLUMNS, options.decimal)
@@ -176,16 +179,16 @@ def document(suffix: str, results: Results, options: argparse.Namespace) -> byte
         case "-people.csv":
             return _individuals(results, options.decimal)
         case ".json":
-            return (_record(results) + "\n").encode()
+            return f"{_record(results) if content is None else content.records}\n".encode()
         case "-datapackage.json":
             content = contents_of(results.series, totals="", records="", **captions(results, options))
             return package_of(results, content, options, [end for end, wanted in _documents(options).items() if wanted])
         case ".html" | ".xlsx":
-            content = contents_of(results.series, records=_record(results), **captions(results, options))
-            return page_of(content).encode() if suffix == ".html" else workbook_of(content)
+            content = content or contents_of(results.series, records=_record(results), **captions(results, options))
         case "-means.html" | "-means.xlsx":
-            content = means_of(results, options)
-            return page_of(content).encode() if suffix == "-means.html" else workbook_of(content)
+            content = content or means_of(results, options)
+    if content is not None:
+        return page_of(content).encode() if suffix.endswith(".html") else workbook_of(content)
     return _figure(suffix[1:], results, captions(results, options)["unit"], options.title)
 
 

@@ -10,7 +10,6 @@ from opendp_timeseries._files import files_together
 from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries.commandline.inputs import grid_of
 from opendp_timeseries.commandline.outputs import (
-    Results,
     captions,
     check_ours,
     document,
@@ -24,9 +23,8 @@ from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import stage
 from opendp_timeseries.commandline.words import wrapped
 from opendp_timeseries.reconstruction.runs import series_by_kind
-from opendp_timeseries.results.contents import Contents, contents_of, suitable_step
+from opendp_timeseries.results.contents import contents_of, suitable_step
 from opendp_timeseries.results.page import page_of
-from opendp_timeseries.results.spreadsheet import workbook_of
 
 
 def summary(options: argparse.Namespace) -> str:
@@ -89,7 +87,7 @@ def summary(options: argparse.Namespace) -> str:
             if suffix == "-datapackage.json":
                 files[place].write(package_of(results, content, options, suffixes[:-1]))
             else:
-                files[place].write(_file(suffix, results, contents[suffix], options))
+                files[place].write(document(suffix, results, options, contents[suffix]))
     after = [part.name for part, state in zip(parts, states, strict=True) if state == "released" and part not in chosen]
     gap = f" It ends before {after[0]}, as a part before that is not released." if after else ""
     text = [
@@ -100,15 +98,6 @@ def summary(options: argparse.Namespace) -> str:
         *content.revised,
     ]
     return "\n".join([*map(wrapped, text), f"Written: {', '.join(map(str, places.values()))}"])
-
-
-def _file(suffix: str, results: Results, content: Contents, options: argparse.Namespace) -> bytes:
-    """Return the content of a file."""
-    if suffix.endswith(".csv"):
-        return document(suffix, results, options)
-    if suffix.endswith(".json"):
-        return f"{content.records}\n".encode()
-    return page_of(content).encode() if suffix.endswith(".html") else workbook_of(content)
 
 
 def join(ledger: ts.Ledger, options: argparse.Namespace) -> list[Path]:
