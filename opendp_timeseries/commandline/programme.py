@@ -342,7 +342,7 @@ def _known(options: argparse.Namespace, errors: dict[str, list[float]]) -> list[
         return [wrapped(f"For the error to expect of each part, say roughly what the series is like: {_LIKE}.")]
     rows = [(name, *("" if half != half else f"±{rounded(half)}" for half in row)) for name, row in errors.items()]
     left_out = "" if options.participation_cap is None else ", without what caps leave out"
-    note = f"So well will numbers be known, with a probability of {CONFIDENCE:.0%}, in the part of the most{left_out}."
+    note = f"So near to the truth are numbers of any part, with a probability of {CONFIDENCE:.0%}{left_out}."
     if options.groups:
         note += " Of groups, the largest stands here."
     if options.level and (share := errors["series"][0] / options.level) > _MUCH:

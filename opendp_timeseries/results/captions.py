@@ -16,7 +16,7 @@ from opendp_timeseries.grid import PERIODS, TimeGrid
 from opendp_timeseries.release.documents import is_at_once, joint_guarantee
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.results.digits import grouped
-from opendp_timeseries.results.frames import AnySeries
+from opendp_timeseries.results.frames import AnySeries, AnyTotals
 from opendp_timeseries.smoothing.local_events import CLOSED, least_seen
 
 #: What an error must cover for a band to be drawn between kept steps.
@@ -206,6 +206,16 @@ def closure_in_words(noise: float, grid: TimeGrid) -> str:
 def step_in_words(grid: TimeGrid) -> str:
     """Return by which unit of the calendar totals are; nothing for other steps."""
     return f" by {PERIODS[grid.step]}" if grid.step in PERIODS else ""
+
+
+def totals_in_words(totals: AnyTotals) -> list[str]:
+    """Say what is not so of all totals, or of none."""
+    sentences = {
+        "The first or the last total is of a period that the series covers in part.": not np.all(totals.complete),
+        "A forecast is of steps that are still to come, or some of which are.": bool(np.any(totals.is_forecast)),
+        "Intervals of totals are the widest that they can be, as more is not known.": totals.is_bound,
+    }
+    return [sentence for sentence, holds in sentences.items() if holds]
 
 
 def models_of(parts: Sequence[AnySeries]) -> str:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from opendp_timeseries.release.release import software
-from opendp_timeseries.results.captions import step_in_words
+from opendp_timeseries.results.captions import step_in_words, totals_in_words
 from opendp_timeseries.results.contents import Contents, ends_as_text, periods_as_text
 from opendp_timeseries.results.digits import GREY, digits_for, digits_of, grouped, is_uncertain
 from opendp_timeseries.results.drawing import Drawing, common_axis, drawing_of, drawing_of_profile
@@ -185,11 +185,10 @@ def _totals(contents: Contents) -> str:
         across, down, rows = down, names, list(map(tuple, cells))
     notes = [
         f"± is half the width of the {contents.level:.0%} interval.",
-        "Where ± is large it may be less: only the most that it can be is known." if first.is_bound else "",
+        *totals_in_words(first),
         f"The first {len(names)} of {len(contents.totals)} series are here."
         if len(names) < len(contents.totals)
         else "",
-        "A forecast is of steps that are still to come, or some of which are." if any(first.is_forecast) else "",
         f"{GREY}." if any(cell.is_faint for row in cells for cell in row) else "",
     ]
     return (

@@ -176,14 +176,13 @@ def plot_totals(
     if totals.keys is not None:
         raise Refusal("totals", ..., f"are of {len(totals.keys)} keys", "draw one of by_key()")
     series, (low, _) = totals.series, totals.interval(confidence_level)
-    bound, over = ", at the most" if totals.is_bound else "", "means" if series.is_mean else "totals"
+    over = "means" if series.is_mean else "totals"
     lines = [
         _time_label(totals.grid),
         captions.guarantee_in_words(series.release, series.sources, None),
         f"Blue line: {over}{captions.step_in_words(totals.grid)} of {captions.models_of([series])}",
-        f"Grey band: {confidence_level:.0%} intervals{bound}" if np.any(np.isfinite(low)) else "",
-        "" if np.all(totals.complete) else "The first or the last is of a period that the series covers in part.",
-        "Dashed line: totals of steps that are forecasts, or some of which are" if np.any(totals.is_forecast) else "",
+        f"Grey band: {confidence_level:.0%} intervals" if np.any(np.isfinite(low)) else "",
+        *captions.totals_in_words(totals),
     ]
     axes = _captioned(axes, unit, _filled(lines))
     draw(axes, drawing_of_totals(totals, confidence_level), is_wide=True)

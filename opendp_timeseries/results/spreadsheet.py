@@ -14,6 +14,7 @@ import numpy as np
 from opendp_timeseries import _validate as check
 from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.results.captions import totals_in_words
 from opendp_timeseries.results.contents import Contents, instants_as_text, repeated
 from opendp_timeseries.results.digits import GREY, digits_for, digits_of, is_uncertain, plain
 from opendp_timeseries.results.frames import known_interval
@@ -181,16 +182,11 @@ def _number(cell: Any, places: int) -> None:
 
 def _notes(contents: Contents) -> list[str]:
     times = f" Times are local times of {contents.grid.zone or 'UTC'}, at which each step begins."
-    partial = any(not np.all(item.complete) for item in contents.totals.values())
-    has_bounds = any(item.is_bound for item in contents.totals.values())
-    ahead = any(item.ahead for item in contents.series.values())
     return [
         *contents.first,
         GREY + ".",
         f"Unit: {contents.unit}. Intervals: {contents.level:.0%}.{'' if contents.grid.is_integer else times}",
-        *(["The first or the last of the totals is of a period that the series covers in part."] if partial else []),
-        *(["Rows marked as forecast are of steps still to come, or some of which are."] if ahead else []),
-        *(["Intervals of totals are the widest that they can be, as more is not known."] if has_bounds else []),
+        *(sentence for first in list(contents.totals.values())[:1] for sentence in totals_in_words(first)),
         *contents.sums,
         *contents.of_people,
         *contents.protected,
