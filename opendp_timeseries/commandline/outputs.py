@@ -299,7 +299,7 @@ def package_of(results: Results, content: Contents, options: argparse.Namespace,
 def unit_of(release: ts.Release) -> str:
     """Return the unit of a series, by what it counts."""
     step = str(release.design.count.grid.step)
-    return f"{release.design.count.what} per {STEPS.get(step, step)}"
+    return f"{release.design.count.quantity} per {STEPS.get(step, step)}"
 
 
 def captions(results: Results, options: argparse.Namespace, guarantee: str | None = None) -> dict[str, Any]:
@@ -455,7 +455,7 @@ def _single_figure(series: ts.Series, unit: str, guarantee: str | None = None) -
         middle = min(max(overview.ahead, half), size - half) if overview.ahead < size else size // 2
         ends = slice(middle - half, middle + half + 1, _ENLARGED)
         axes.set_xlim(*at[ends])
-        reach(axes, steps.within(*np.searchsorted(grid.edges(), at[ends])))
+        reach(axes, steps.window(*np.searchsorted(grid.edges(), at[ends])))
         begins, ends = instants_as_text(overview.grid)[ends]
         axes.set_title(f"{begins} to {ends}, enlarged", loc="left", fontsize="medium")
     return figure

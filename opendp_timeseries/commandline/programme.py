@@ -327,7 +327,7 @@ def _table(options: argparse.Namespace, plan: Plan, errors: dict[str, list[float
         f"{len(parts)} parts{name}. The last column is of each part alone.",
         text_table(("part", "from", "state", *header, "alone"), rows),
         "",
-        *_known(options, errors),
+        *_accuracy(options, errors),
     ]
     if plan.ledger is not None:
         open_parts = [part for part, state in zip(parts, states, strict=True) if state != "released"]
@@ -336,7 +336,7 @@ def _table(options: argparse.Namespace, plan: Plan, errors: dict[str, list[float
     return lines
 
 
-def _known(options: argparse.Namespace, errors: dict[str, list[float]]) -> list[str]:
+def _accuracy(options: argparse.Namespace, errors: dict[str, list[float]]) -> list[str]:
     """Say how well numbers will be known."""
     if not errors:
         return [wrapped(f"For the error to expect of each part, say roughly what the series is like: {_LIKE}.")]

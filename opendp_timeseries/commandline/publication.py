@@ -93,7 +93,7 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
         given = {name: value for name in WORDS if (value := getattr(options, name)) is not None}
         _look(given, quiet=bool(options.quiet))
         if "level" in given and _lacks_shape(given):
-            remedy = (f"give `season={_with_amplitudes(given)}`, in counts", "`deviation` and `time_scale`")
+            remedy = (f"give `season={_example_seasons(given)}`, in counts", "`deviation` and `time_scale`")
             raise Refusal("level", given["level"], "must go with how the series moves around it", remedy)
         if sys.stdin is not None and sys.stdin.isatty():
             for name, word in WORDS.items():
@@ -108,7 +108,7 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
     sentences = [
         f"Written: {path}.",
         f"Fill in what must be given: {', '.join(lacking)}." if lacking else "",
-        f"To know the errors to expect, say how far seasons move, in counts: --season {_with_amplitudes(given)}."
+        f"To know the errors to expect, say how far seasons move, in counts: --season {_example_seasons(given)}."
         if "every" in given and "season" in given and _lacks_shape(given)
         else "",
         "" if "zone" in given else "It names no zone, so days begin at midnight UTC: name yours if that is another.",
@@ -123,7 +123,7 @@ def _lacks_shape(given: dict[str, Any]) -> bool:
     return all(amplitude is None for _, amplitude in seasons) and not {"deviation", "time_scale"} <= given.keys()
 
 
-def _with_amplitudes(given: dict[str, Any]) -> str:
+def _example_seasons(given: dict[str, Any]) -> str:
     """Return the seasons as they are typed, with an amplitude for an example."""
     seasons = [steps for steps, _ in map(steps_of, given.get("season", ["1d"]))]
     return " ".join(f"{steps if isinstance(steps, str) else f'{steps:g}'}:60" for steps in seasons)

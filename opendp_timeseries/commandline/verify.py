@@ -89,8 +89,10 @@ def _verified(record: Path, published: Path | None) -> tuple[str, Sequence[str]]
     names = [item.design.count.subject for item in releases]
     given = f"of {names[0]}, give {singles[0]}"
     if len(releases) > 1:
-        each = dict.fromkeys(f"{name} {words}" for name, words in zip(names, singles, strict=True))
-        given = f"of {len(releases)} releases, give all of them together {joint}. Alone, they give: {'; '.join(each)}"
+        by_subject = dict.fromkeys(f"{name} {words}" for name, words in zip(names, singles, strict=True))
+        given = (
+            f"of {len(releases)} releases, give all of them together {joint}. Alone, they give: {'; '.join(by_subject)}"
+        )
     by_plan = "" if published is None else f" They were planned in {published}."
     return f"{given}.{by_plan}", trusted
 
@@ -129,5 +131,5 @@ def _read(path: Path, read: Callable[[str], T], what: str, remedy: str = "") -> 
     try:
         return read(read_text(path, "it"))
     except ValueError as error:
-        says_its_own = isinstance(error, Refusal) and error.remedy
-        raise Refusal(what, path, f"is refused: {error}", "" if says_its_own else remedy) from None
+        has_remedy = isinstance(error, Refusal) and error.remedy
+        raise Refusal(what, path, f"is refused: {error}", "" if has_remedy else remedy) from None

@@ -195,18 +195,18 @@ class Count:
         )
 
     @property
-    def what(self) -> str:
-        """What is counted, or added up, in a word."""
+    def quantity(self) -> str:
+        """The word for what is counted, or added up."""
         value = self.reading.source and self.reading.source.value
         return value or ("individuals" if self.reading.step_cap == 1 else "events")
 
     @property
     def subject(self) -> str:
-        """What is counted, or added up, and at which keys."""
+        """The words for what is counted, or added up, and at how many keys."""
         reading, of = self.reading, "" if self.per is None else ", in total"
         at = "" if reading.panel is None else f" at {len(reading.panel)} keys"
         by = f" of {reading.source.by!r}" if at and reading.source is not None else ""
-        return f"{self.what}{at}{by}{', once each' if reading.is_once else ''}{of}"
+        return f"{self.quantity}{at}{by}{', once each' if reading.is_once else ''}{of}"
 
     def words(self) -> str:
         """Say in which steps, or at which keys, an individual counts, and how much."""

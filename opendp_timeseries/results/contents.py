@@ -313,15 +313,17 @@ def _events(series: dict[str, AnySeries], grid: TimeGrid) -> list[str]:
         steps = np.unique(np.asarray(item.events, dtype=int))
         runs = [run.tolist() for run in np.split(steps, np.flatnonzero(np.diff(steps) > 1) + 1) if len(run)]
         if runs:
-            times[name] = _some([" to ".join(dict.fromkeys((starts[run[0]], starts[run[-1]]))) for run in runs], ", ")
+            times[name] = _list_first(
+                [" to ".join(dict.fromkeys((starts[run[0]], starts[run[-1]]))) for run in runs], ", "
+            )
     if not times:
         return []
     rows = [f"{name}: {when}" for name, when in times.items()] if len(series) > 1 else list(times.values())
     step = " in steps" if grid.is_integer else ""
-    return [f"Single events, which no pattern explains{step}: {_some(rows, '; ')}."]
+    return [f"Single events, which no pattern explains{step}: {_list_first(rows, '; ')}."]
 
 
-def _some(texts: Sequence[str], separator: str) -> str:
+def _list_first(texts: Sequence[str], separator: str) -> str:
     """Return the first of some texts, and how many more there are."""
     remainder = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
     return f"{separator.join(texts[:_NAMED])}{remainder}"
@@ -341,7 +343,7 @@ def _hidden(panel: Release, parts: dict[str, AnySeries], level: float) -> list[s
     finite = {name: half[np.isfinite(half)] for name, half in halves.items()}
     small = [name for name, half in finite.items() if len(half) and np.median(half) > parts[name].values.mean()]
     if small and len(parts) > 1:
-        which = _some(small, ", ") if len(small) < len(parts) else "all of them"
+        which = _list_first(small, ", ") if len(small) < len(parts) else "all of them"
         sentences.append(
             f"Too small to be shown in single steps: {which}. The interval is wider than the number itself. What is"
             " seen there is mostly the course of the others. Longer steps, or sums of several series, show more."

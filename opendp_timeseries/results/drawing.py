@@ -71,7 +71,7 @@ class Drawing(NamedTuple):
         values = self.values[np.isfinite(self.values)]
         return bool(len(half) and is_uncertain(values.mean() if len(values) else np.nan, np.median(half)))
 
-    def within(self, start: int, end: int) -> "Drawing":
+    def window(self, start: int, end: int) -> "Drawing":
         """Return the values of some of the steps, by which an axis is chosen that shows no others."""
         values, low, high = (row[start:end] for row in (self.values, self.low, self.high))
         at = np.asarray(self.noisy_steps)
@@ -89,7 +89,7 @@ class Drawing(NamedTuple):
         room = math.inf if self.is_faint else _ROOM * (top - bottom)
         return min(bottom, max(lowest, bottom - room)), max(top, min(highest, top + room))
 
-    def clipped(self) -> Array:
+    def clip_noisy(self) -> Array:
         """Return noisy values, at an edge where they lie far beyond all else: they would press it into a line."""
         low, high = self.reach()
         room = _ROOM * (high - low) if high > low else math.inf

@@ -234,7 +234,7 @@ def draw(axes: Axes, drawn: Drawing, columns: int = 1, *, is_wide: bool = False)
         thin: Style = {"color": "0.7", "linewidth": 0.8, "label": "error bars", "rasterized": len(at) > _FEW}
         axes.vlines(placed(at), below, above, **thin)
     # Many dots are a cloud, behind the line; few are points, each to be seen.
-    is_sparse, dotted = len(points) <= _FEW, drawn.clipped()
+    is_sparse, dotted = len(points) <= _FEW, drawn.clip_noisy()
     look = {"s": 12.0, "alpha": 0.9} if is_sparse else {"s": 6.0, "alpha": 0.6}
     look["rasterized"] = not is_sparse  # or a vector drawing would hold every one of them
     dots: Style = {"color": ORANGE, "linewidth": 0, "zorder": 2.5} | look
@@ -264,13 +264,13 @@ def draw(axes: Axes, drawn: Drawing, columns: int = 1, *, is_wide: bool = False)
 def reach(axes: Axes, drawn: Drawing) -> None:
     """Let an axis reach as far as what is drawn needs; of those that share it, the one that needs most."""
     low, high = drawn.reach()
-    dotted = drawn.clipped()
+    dotted = drawn.clip_noisy()
     low, high = min([low, *dotted]), max([high, *dotted])
     shared = axes.get_shared_y_axes().get_siblings(axes)
-    others = [other.get_ylim() for other in shared if other is not axes and other.has_data()]
+    ends = [neighbour.get_ylim() for neighbour in shared if neighbour is not axes and neighbour.has_data()]
     margin = _MARGIN * (high - low) or 1.0
     low, high = low - margin * (low < 0), high + margin
-    axes.set_ylim(min([low, *(bottom for bottom, _ in others)]), max([high, *(top for _, top in others)]))
+    axes.set_ylim(min([low, *(bottom for bottom, _ in ends)]), max([high, *(top for _, top in ends)]))
 
 
 def _visible_steps(*lines: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -374,7 +374,7 @@ def _caption(
     parts, drawings = list(series.values()), list(drawn.values())
     count, made_from = release.design.signal.count, captions.made_from(release, parts[0])
     is_drawn, faint = captions.draws_noisy(parts[0]), sum(item.is_faint for item in drawings)
-    beyond = sum(int(np.count_nonzero(item.clipped() != item.noisy)) for item in drawings)
+    beyond = sum(int(np.count_nonzero(item.clip_noisy() != item.noisy)) for item in drawings)
     events = sum(len(item.events) for item in drawings)
     color = "Grey" if faint == len(drawings) else "Blue"
 
