@@ -43,7 +43,7 @@ def parse_json(text: str) -> Any:
         text = text.removeprefix("\ufeff")
         return json.loads(text, object_pairs_hook=once, parse_constant=finite, parse_float=finite)
     except json.JSONDecodeError as error:
-        raise Refusal("the text", ..., "is not a JSON document", f"{error}") from None
+        raise Refusal("the text", ..., f"must be a JSON document: {error}") from None
     except RecursionError:
         raise Refusal("the document", ..., "must not be nested too deeply") from None
 
