@@ -248,11 +248,11 @@ def draw(axes: Axes, drawn: Drawing, columns: int = 1, *, is_wide: bool = False)
     is_single = drawn.grid.size == 1 and not wide  # no line, and no width from which Matplotlib could choose dates
     style: Style = {"drawstyle": "steps-post" if wide else "default", "marker": "_" if is_single else ""}
     line: Style = {"color": _FAINT if drawn.is_faint else BLUE, "linewidth": 1.2, "zorder": 3} | style
+    past = visible[visible < drawn.ahead + wide]
+    axes.plot(instants[past], values[past], label="series", **line)
     if drawn.ahead < drawn.grid.size:  # from the last step before it, so that the line has no gap
         dashed = visible[visible >= drawn.ahead - (not is_wide)]
         axes.plot(instants[dashed], values[dashed], linestyle="--", label="forecast", **line)
-        visible = visible[visible < drawn.ahead + wide]
-    axes.plot(instants[visible], values[visible], label="series", **line)
     if not is_shared:
         reach(axes, drawn)
     _style(axes, drawn.grid, columns)
