@@ -7,6 +7,7 @@ of a private panel by the sum of its keys. Logs of simulated cities, with all th
 Takes half an hour on one core; ``PLACES_SEEDS=2`` does less.
 """
 
+import itertools
 import os
 import time
 
@@ -246,8 +247,11 @@ def test_a_city_without_a_cap_beside_caps(kind):
     assert np.all(errors["no cap"][:, 1] > 0.8)
 
 
-def cards(seed, days=31):
-    """A month of 12,000 cards, some of which ride far more than others, between stations of their own."""
+def cards(seed, days=31, busy=None):
+    """A month of 12,000 cards, some of which ride far more than others, between stations of their own.
+
+    :param busy: how busy each day is.
+    """
     rng = np.random.default_rng(seed)
     share, often = rng.dirichlet(np.full(25, 3.0)), rng.gamma(0.6, size=12_000)
     homes, works = (rng.choice(25, 12_000, p=share) for _ in range(2))
@@ -257,7 +261,7 @@ def cards(seed, days=31):
     weekend = 0.2 + np.exp(-0.5 * ((hour - 15) / 3.5) ** 2)
     for day in range(days):
         usual, rides = (weekend, 2750) if day % 7 >= 5 else (weekday, 5500)
-        who = rng.choice(12_000, rng.poisson(rides), p=often / often.sum())
+        who = rng.choice(12_000, rng.poisson(rides * (1 if busy is None else busy[day])), p=often / often.sum())
         at, kind = rng.choice(24, who.size, p=usual / usual.sum()), rng.random(who.size)
         where = np.where(kind < 0.5, homes[who], np.where(kind < 0.8, works[who], rng.choice(25, who.size, p=share)))
         rows.append((who, 24 * day + at, where))
@@ -314,6 +318,49 @@ def test_a_month_of_a_city_at_a_small_budget(epsilon):
         assert cover[3:10].min() > 0.84
         assert cover[10:].min() > 0.75
     assert nothing == 0
+
+
+def test_a_year_of_months_together():
+    """Days of twelve months, of which the summer is the busier: shares in 90% bands of months and their differences."""
+    districts = {f"d{k}": [key for key in STATIONS if key % 4 == k] for k in range(4)}
+    first, rows = np.datetime64("2024-01-01"), {"stations": [], "districts": [], "city": []}
+    starts = (np.arange("2024-01", "2025-02", dtype="M8[M]").astype("M8[D]") - first).astype(int)
+    of_month = np.repeat(np.eye(12), np.diff(starts), axis=0)
+    for seed in SEEDS:
+        rng, releases = np.random.default_rng(seed), []
+        swing = 1 - 0.45 * np.cos(2 * np.pi * (np.arange(366) - 20) / 365)
+        log = cards(seed, 366, swing * rng.lognormal(-0.03, 0.25, 366))
+        log["time"] //= 24
+        truth = distinct(log, 366)
+        for here, there in itertools.pairwise(starts.tolist()):
+            grid = ts.TimeGrid(start=str(first + here), step="1d", size=there - here, zone="UTC")
+            chain = SPACE >> ts.then_participation_count(grid, by="key", keys=STATIONS, groups={"city": districts})
+            of_these = (log["time"] >= here) & (log["time"] < there)
+            part = {name: column[of_these] for name, column in log.items()}
+            part["time"] = (first + part["time"]).astype("M8[ns]")
+            releases.append(noisy(chain, least(chain, epsilon=0.26), rng, truth=chain(part)))
+        sums = np.array([truth[keys].sum(axis=0) for keys in districts.values()])
+        counts = (truth, sums, truth.sum(axis=0)[None])
+        for of_name, series, true in zip(rows.values(), ts.smooth(releases, seasons="1w"), counts, strict=True):
+            covered = []
+            for part, row in zip(series.parts if len(true) > 1 else [series], true, strict=True):
+                error, covariance = (part.values - row) @ of_month, of_month.T @ (part.covariance @ of_month)
+                change = np.subtract.outer(error, error)
+                variance = np.diag(covariance)
+                spread = np.sqrt(np.add.outer(variance, variance) - 2 * covariance)
+                is_near = np.abs(change) < 1.645 * spread
+                covered.append(
+                    [
+                        np.mean(np.abs(error) < 1.645 * variance**0.5),
+                        *(np.diag(is_near, k).mean() for k in (1, 2, 3, 6)),
+                    ]
+                )
+            of_name.append(np.mean(covered, axis=0))
+    print("\nmonths, and differences of months 1, 2, 3 and 6 apart, in 90% bands")
+    for name, of_name in rows.items():
+        mean, spread = np.mean(of_name, axis=0), np.std(of_name, axis=0) / len(of_name) ** 0.5
+        print(f"{name:10s}" + "  ".join(f"{share:.2f} ± {own:.2f}" for share, own in zip(mean, spread, strict=True)))
+        assert np.all(mean > 0.75)
 
 
 @pytest.mark.parametrize("size", [50, 100, 150])
