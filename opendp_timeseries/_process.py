@@ -55,7 +55,7 @@ def _try_lock(lock_file: Path, place: Path) -> int | None:
         descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     except OSError as error:
         problem = f"as {lock_file} cannot be opened ({error.strerror})"
-        raise type(error)(f"{place} cannot be locked, {problem}; put it into a folder where you may write") from None
+        raise type(error)(f"file ({place}) cannot be locked, {problem}; put it into a folder where you may write") from None
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -70,7 +70,7 @@ def _try_lock(lock_file: Path, place: Path) -> int | None:
         if error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
             return None
         problem = f"is on a file system that cannot lock files ({error.strerror}), as some network folders are"
-        raise OSError(f"{place} {problem}; move it to a disk of this machine") from None
+        raise OSError(f"file ({place}) {problem}; move it to a disk of this machine") from None
     if _is_open_at(lock_file, descriptor):
         return descriptor
     os.close(descriptor)  # of a file that was deleted just before

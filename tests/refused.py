@@ -4,6 +4,15 @@ import re
 
 import pytest
 
+from opendp_timeseries import _refusal
+
+
+@pytest.fixture
+def without_prose(monkeypatch):
+    """Messages that say what is refused, and neither its rule nor its remedy: these may be reworded in the code."""
+    spelled = _refusal.spelled
+    monkeypatch.setattr(_refusal, "spelled", lambda text, spell: (spelled(text, spell) or "")[:0])
+
 
 def refusal(capsys):
     """The one line that a refusal prints, and nothing else."""
@@ -12,6 +21,15 @@ def refusal(capsys):
     assert said.err.startswith("error: ")
     assert said.err.count("\n") == 1
     return said.err
+
+
+#: What messages say beside the fields of a refusal: that a file or an argument is none, and where to find help.
+PROSE = re.compile(r"^error: |(?<=\)) (?:must|exists|does|cannot) .*| \(choose from .*|[ ;]* see python -m .*|\s+$")
+
+
+def fields(said):
+    """The parameter and the value of a message without prose."""
+    return PROSE.sub("", said)
 
 
 def refuses(parameter, call, /, *arguments, error=ValueError, rule="", remedy="", **options):

@@ -83,7 +83,7 @@ def parse(arguments: Sequence[str], options: argparse.Namespace | None = None) -
     program = f"{PROGRAM} {name}" if named else PROGRAM
     try:
         if not named and arguments and not (arguments[0].startswith("-") or Path(arguments[0]).suffix):
-            raise _UsageError(_no_command(arguments[0]))
+            raise _unknown(arguments[0])
         _parser(name, program).parse_args(arguments[named:], options)
         if name != "init":
             _read(options, COMMANDS[name].operand[0])
@@ -98,10 +98,10 @@ def parse(arguments: Sequence[str], options: argparse.Namespace | None = None) -
     return options
 
 
-def _no_command(name: str) -> str:
-    meant = difflib.get_close_matches(name, COMMANDS, 1)
-    remedy = f"did you mean {meant[0]}?" if meant else f"the commands are {', '.join(COMMANDS)}"
-    return f"{name!r} is no command, and no file that ends in .toml, .csv or .parquet; {remedy}"
+def _unknown(command: str) -> _UsageRefusal:
+    similar = difflib.get_close_matches(command, COMMANDS, 1)
+    remedy = f"did you mean {similar[0]}?" if similar else f"the commands are {', '.join(COMMANDS)}"
+    return _UsageRefusal("command", command, "is not known, nor a file that ends in .toml, .csv or .parquet", remedy)
 
 
 def _parser(name: str, program: str) -> _Parser:
@@ -176,9 +176,7 @@ def _complete(options: argparse.Namespace) -> None:
     left_out |= TABLES["budget"][1].keys() if options.command == "check" else set()
     needed = [name for name, word in WORDS.items() if word.ask == "must" and name not in left_out]
     needed += ["every"] if options.command in ("programme", "summary") else []
-    if missing := [name for name in needed if getattr(options, name) is None]:
-        names = ", ".join("`size` or `end`" if name == "end" else f"`{name}`" for name in missing)
-        raise _UsageRefusal("these", ..., f"must be given, as they are public: {names}")
+    _check_given(options, *needed)
     if file is not None:
         suffix, suffixes = file.suffix.lower(), CSV_SUFFIXES + PARQUET_SUFFIXES
         if suffix not in suffixes:
@@ -192,6 +190,15 @@ def _complete(options: argparse.Namespace) -> None:
     options.amplitudes = [steps_of(season) for season in options.season or ()]
     options.season = [steps for steps, _ in options.amplitudes] or None
     options.zone = options.zone or "UTC"
+
+
+def _check_given(options: argparse.Namespace, *names: str) -> None:
+    """Refuse options without some that must be given."""
+    missing = [name for name in names if getattr(options, name) is None]
+    if missing:
+        others = ", ".join("`end` or `size`" if name == "end" else f"`{name}`" for name in missing[1:])
+        rule = f"{'or `size` ' if missing[0] == 'end' else ''}must be given, as it is public"
+        raise _UsageRefusal(missing[0], ..., f"{rule}{f', and so must {others}' if others else ''}")
 
 
 def _check_pairs(options: argparse.Namespace) -> None:
@@ -243,10 +250,8 @@ def _ledger(options: argparse.Namespace) -> None:
 
 def _plan(options: argparse.Namespace) -> None:
     if options.file is not None and options.publication is None:
-        raise _UsageError(f"unrecognized arguments: {options.file}")
-    missing = [flag(name) for name in ("epsilon", "delta") if getattr(options, name) is None]
-    if missing:
-        raise _UsageError(f"the following arguments are required: {', '.join(missing)}")
+        raise _UsageRefusal("file", options.file, "must be a publication file, which ends in .toml")
+    _check_given(options, "epsilon", "delta")
     if given := [name for name in ("period", "every") if getattr(options, name)]:
         rule = "must be left out of 'plan', which is for one release, and for all that somebody does"
         remedy = "of a programme, the command 'programme' says the noise before any of it is fixed"

@@ -24,7 +24,7 @@ from opendp_timeseries.commandline.words import TABLES, WORDS
 from opendp_timeseries.smoothing.everybody import last_tier
 from tests import make
 from tests.commandline.trips import check_names_on_pages, export_trips, stations
-from tests.refused import refusal
+from tests.refused import fields, refusal, without_prose  # noqa: F401
 
 #: What a city says that publishes every month.
 FLAGS = shlex.split(
@@ -309,6 +309,7 @@ def test_next_month_is_not_released_before_it_is_over(city, capsys):
     assert "part 1 of the programme ends at 2100-04-01T00:00, which is still to come" in refusal(capsys)
 
 
+@pytest.mark.usefixtures("without_prose")
 def test_what_is_wrong_in_a_publication_is_refused_with_its_line_in_a_transcript(city, capsys, monkeypatch, snapshot):
     """In the transcript, ``$`` is a command, or several that say the same, and what is changed in the file."""
     for reader in ("read_csv_log", "read_parquet_log"):
@@ -325,7 +326,7 @@ def test_what_is_wrong_in_a_publication_is_refused_with_its_line_in_a_transcript
         words, *flags = re.split(" (?=--)", commands)
         for command in words.split():
             assert main([command, "publication.toml", *" ".join(flags).split()]) == 2, line
-            said = refusal(capsys)
+            said = fields(refusal(capsys))
             assert "publication.toml" in said
             assert sorted(city.iterdir()) == files
         return re.sub(r"\bline (\d+)", lambda number: f"line of {lines[int(number[1])].partition(' = ')[0]}", said)
