@@ -54,8 +54,8 @@ def _try_lock(lock_file: Path, place: Path) -> int | None:
     try:
         descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     except OSError as error:
-        problem = f"as {lock_file} cannot be opened ({error.strerror})"
-        raise type(error)(f"file ({place}) cannot be locked, {problem}; put it into a folder where you may write") from None
+        problem = f"cannot be locked, as {lock_file} cannot be opened ({error.strerror})"
+        raise type(error)(f"file ({place}) {problem}; put it into a folder where you may write") from None
     try:
         if sys.platform == "win32":
             import msvcrt

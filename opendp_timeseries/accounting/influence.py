@@ -101,6 +101,8 @@ class Influence:
     leaves some steps and enters others: their change is a difference of two non-negative halves, each with gap, key cap
     and at most half of ``l0`` non-zero entries.
 
+    A gap or a key cap *separates* the entries of a change, or of each half.
+
     Incomparable influences compare as False both ways, so a compositor built for one never accepts the other.
 
     :param l0: largest number of non-zero entries of one individual's change.
@@ -109,10 +111,11 @@ class Influence:
     :param individuals: number of individuals that differ.
     :param majorant: its magnitude majorant, if known.
     :param gap: least distance of two of its non-zero entries, around the cycle of each series; 1 means none.
-    :param replaced: True if gap and key cap hold for the two halves only; False without gap and key cap.
+    :param replaced: True if gap and key cap hold for the two halves only. Where there is neither, it says nothing and
+        becomes False, so that equal bounds are equal.
     :param key_cap: largest number of series in which it is not zero at one step; None means all.
     :param l1: its largest sum of magnitudes, if smaller than what the other numbers imply: see ``l1_norm()``.
-    :param squared: square of the Euclidean norm, where ``l2`` had to be rounded up; None if it is that of ``l2``.
+    :param exact_square: square of the Euclidean norm, where ``l2`` had to be rounded up; None if it is that of ``l2``.
     """
 
     l0: int
@@ -124,7 +127,7 @@ class Influence:
     replaced: bool = False
     key_cap: int | None = None
     l1: float = math.inf
-    squared: Fraction | None = None
+    exact_square: Fraction | None = None
 
     def __post_init__(self) -> None:
         for name, minimum in (("l0", 0), ("individuals", 0), ("gap", 1)):
@@ -140,15 +143,15 @@ class Influence:
                 object.__setattr__(self, name, up(number) if number < value else number)
         if self.majorant is not None and not isinstance(self.majorant, Majorant):
             raise TypeRefusal("majorant", Quoted(type(self.majorant).__name__), "must be a Majorant, or None")
-        if self.squared is not None:
-            check.real("squared", self.squared, minimum=0.0)
-            squared = Fraction(self.squared)
-            is_sharper = self.l2 == math.inf or squared < Fraction(self.l2) ** 2
-            object.__setattr__(self, "squared", squared if is_sharper else None)
+        if self.exact_square is not None:
+            check.real("exact_square", self.exact_square, minimum=0.0)
+            square = Fraction(self.exact_square)
+            is_sharper = self.l2 == math.inf or square < Fraction(self.l2) ** 2
+            object.__setattr__(self, "exact_square", square if is_sharper else None)
 
     @property
     def _is_separated(self) -> bool:
-        """True if a gap or a key cap bounds the halves of a replaced individual."""
+        """True if there is a gap or a key cap."""
         return self.gap > 1 or self.key_cap is not None
 
     @property
@@ -159,8 +162,8 @@ class Influence:
     @property
     def l2_squared(self) -> Fraction | float:
         """Square of the Euclidean norm, exactly."""
-        if self.squared is not None:
-            return self.squared
+        if self.exact_square is not None:
+            return self.exact_square
         return math.inf if self.l2 == math.inf else Fraction(self.l2) ** 2
 
     def l1_norm(self) -> Fraction | float:
@@ -268,25 +271,26 @@ def count_influence(
     # A replaced individual leaves up to I steps and enters up to I others; entries of the difference stay within ±M.
     steps_by_period = Reach(individuals, step_cap, size, replaced, gap, series, key_cap, periods).steps()
     # A downweighted individual keeps all steps, with the norm of I of them.
-    full = sum(min(participation_cap, steps) for steps in steps_by_period)
-    cap = full if norm is None else sum(steps_by_period)
+    steps_in_full = sum(min(participation_cap, steps) for steps in steps_by_period)
+    steps = steps_in_full if norm is None else sum(steps_by_period)
     halves = 2 if replaced else 1
-    l0, full = min(halves * cap, size), min(halves * full, size)
-    halves_fit = not replaced or 2 * cap <= size  # else half of l0 is less than a replaced individual may have left
+    l0, l0_in_full = min(halves * steps, size), min(halves * steps_in_full, size)
+    # A key cap is of halves of l0 // 2 entries, and where l0 is the size, one half may have more.
+    key_cap_holds = not replaced or 2 * steps <= size
     linf = up_fraction(step_cap)
     # For individuals downweighted in ℓ2, a majorant adds nothing to the norm and the largest entry.
-    has_majorant = math.isfinite(linf) and (norm != "l2" or l0 == full)
-    square = Fraction(step_cap**2 * full)
+    has_majorant = math.isfinite(linf) and (norm != "l2" or l0 == l0_in_full)
+    square = Fraction(step_cap**2 * l0_in_full)
     return Influence(
         l0=l0,
         l2=up_sqrt(square),
-        squared=None if l0 == full else square,
+        exact_square=None if l0 == l0_in_full else square,
         linf=linf,
         individuals=individuals,
-        majorant=Majorant(np.full(full, linf)) if has_majorant else None,
+        majorant=Majorant(np.full(l0_in_full, linf)) if has_majorant else None,
         gap=gap if periods is None or len(periods) <= 1 else 1,
         replaced=replaced,
-        key_cap=key_cap if key_cap is not None and key_cap < series and halves_fit else None,
+        key_cap=key_cap if key_cap is not None and key_cap < series and key_cap_holds else None,
     )
 
 
@@ -305,10 +309,10 @@ def pooled_influence(
     # The worst individuals fill as few totals as hold their limit.
     per_total = -(-longest // reach.gap)
     limits = [min(participation_cap, steps) for steps in steps_by_period]
-    full = [np.full(limit // per_total, per_total) for limit in limits]
-    parts = np.concatenate([*full, [limit % per_total for limit in limits]])
-    parts = np.sort(np.repeat(parts, halves))[::-1][:entries]  # the largest, in descending order
-    numbers, counts = np.unique(parts[parts > 0], return_counts=True)
+    full_totals = [np.full(limit // per_total, per_total) for limit in limits]
+    steps = np.concatenate([*full_totals, [limit % per_total for limit in limits]])  # in each total of one individual
+    largest = np.sort(np.repeat(steps, halves))[::-1][:entries]
+    numbers, counts = np.unique(largest[largest > 0], return_counts=True)
     values = [step_cap * number for number in numbers.tolist()]
     square = Fraction(sum(value**2 * n for value, n in zip(values, counts.tolist(), strict=True)))
     linf = up_fraction(values[-1])
@@ -317,7 +321,7 @@ def pooled_influence(
     return Influence(
         l0=min(halves * l0, entries),
         l2=up_sqrt(square),
-        squared=square,
+        exact_square=square,
         linf=linf,
         individuals=reach.individuals,
         majorant=Majorant(descending) if math.isfinite(linf) else None,
@@ -343,7 +347,7 @@ def tiers_influence(reach: Reach, *, square: int, largest: float, series: int) -
     return Influence(
         l0=series * entries,
         l2=up_sqrt(squared),
-        squared=squared,
+        exact_square=squared,
         linf=min(up_sqrt(square), linf, up(linf * largest)),
         individuals=reach.individuals,
     )
@@ -360,14 +364,14 @@ def grouped_influence(reach: Reach, *, square: int, entries: int) -> Influence:
     periods = 1 if reach.periods is None else len(reach.periods)
     squared = Fraction(square * periods * (2 if reach.replaced else 1))
     return Influence(
-        l0=entries, l2=up_sqrt(squared), squared=squared, linf=up_sqrt(square), individuals=reach.individuals
+        l0=entries, l2=up_sqrt(squared), exact_square=squared, linf=up_sqrt(square), individuals=reach.individuals
     )
 
 
 class Level(NamedTuple):
-    """Disjoint groups of series: their number, and the number of series in the largest."""
+    """Disjoint groups of series: how many there are, and the number of series in the largest."""
 
-    groups: int
+    number: int
     largest: int
 
 
@@ -392,7 +396,7 @@ def totals_influence(influence: Influence, levels: Sequence[Level], steps: int) 
 
 
 def _level_influence(influence: Influence, level: Level, steps: int) -> Influence:
-    l0 = min(influence.l0, level.groups * steps)
+    l0 = min(influence.l0, level.number * steps)
     if influence.l2 == math.inf:
         return Influence(l0=l0, l2=math.inf, linf=math.inf)
     # Most entries of one individual that meet in one total.
@@ -411,7 +415,7 @@ def _level_influence(influence: Influence, level: Level, steps: int) -> Influenc
             square = min(square, _exact_sum(sums, 2))
             linf = min(linf, float(sums.max(initial=0.0)))
     l2 = up_sqrt(square)
-    return Influence(l0=l0, l2=l2, squared=None if l2 == math.inf else square, linf=linf, majorant=majorant)
+    return Influence(l0=l0, l2=l2, exact_square=None if l2 == math.inf else square, linf=linf, majorant=majorant)
 
 
 def _sums(values: NDArray[np.float64], length: int) -> NDArray[np.float64]:

@@ -168,15 +168,20 @@ def _complete(options: argparse.Namespace) -> None:
     file, is_flights = options.file, options.file is None and options.publication is None
     given = {name for name in WORDS if getattr(options, name) is not None}
     by_programme = "ledger" in given and not given & {"epsilon", "delta", "every"}
-    determined = {name for name, word in WORDS.items() if word.planned and by_programme}
+    planned = {name for name, word in WORDS.items() if word.planned and by_programme}
     for name, word in WORDS.items() if is_flights else ():
-        if name not in given | determined and not (name == "size" and "end" in given):
+        if name not in given | planned and not (name == "size" and "end" in given):
             setattr(options, name, word.flights)
-    left_out = determined | ({"end"} if options.size is not None else set()) | ({"file"} if is_flights else set())
-    left_out |= TABLES["budget"][1].keys() if options.command == "check" else set()
-    needed = [name for name, word in WORDS.items() if word.ask == "must" and name not in left_out]
-    needed += ["every"] if options.command in ("programme", "summary") else []
-    _check_given(options, *needed)
+
+    def is_needed(name: str) -> bool:
+        if name == "every":
+            return options.command in ("programme", "summary")
+        if name in TABLES["budget"][1] and options.command == "check":
+            return False
+        has_other = options.size is not None if name == "end" else is_flights if name == "file" else name in planned
+        return WORDS[name].ask == "must" and not has_other
+
+    _check_given(options, *filter(is_needed, WORDS))
     if file is not None:
         suffix, suffixes = file.suffix.lower(), CSV_SUFFIXES + PARQUET_SUFFIXES
         if suffix not in suffixes:
@@ -186,7 +191,7 @@ def _complete(options: argparse.Namespace) -> None:
             raise _UsageRefusal("file", file, "has typed columns", f"leave out {text}, which are for CSV files")
     if options.individuals is not None:
         check.integer("individuals", options.individuals, minimum=1)
-    _fill(options, *determined)
+    _fill(options, *planned)
     options.amplitudes = [steps_of(season) for season in options.season or ()]
     options.season = [steps for steps, _ in options.amplitudes] or None
     options.zone = options.zone or "UTC"

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-#: Type and description of the columns of all tables.
+#: Type and description of the columns of all tables; intervals hold with a probability, ``level``.
 _COLUMNS: Final = {
     "key": ("string", "the place, or whatever else tells the series apart; empty for all of them"),
     "step_start": ("datetime", "start of the step, with its offset from UTC"),
     "private_count": ("number", "estimate from noisy numbers"),
     "mean": ("number", "estimate of a mean, from noisy sums and numbers"),
     "individuals": ("number", "how many individuals there are, from a noisy number"),
-    "low": ("number", "lower end of the interval"),
-    "high": ("number", "upper end of the interval"),
+    "low": ("number", "lower end of the interval of {level:.0%}"),
+    "high": ("number", "upper end of the interval of {level:.0%}"),
     "kept": ("string", "whether a noisy number of this step was released, or it is a forecast"),
     "people_cap": ("integer", "at how many keys an individual counts at most; empty for every key"),
 }
@@ -60,13 +60,13 @@ def data_package(
             resource |= {"dialect": {"delimiter": ";" if decimal == "," else ","}}
             resource |= {"schema": {"fields": fields, "missingValues": [""]}}
         resources.append(resource)
-    plain = unicodedata.normalize("NFKD", files[".csv"].stem).encode("ascii", "ignore").decode().lower()
-    name = re.sub("[^a-z0-9._-]+", "-", plain).strip("-") or "release"
+    stem = unicodedata.normalize("NFKD", files[".csv"].stem).encode("ascii", "ignore").decode().lower()
+    name = re.sub("[^a-z0-9._-]+", "-", stem).strip("-") or "release"
     return {"profile": "data-package", "name": name, "title": title, "description": about, "resources": resources}
 
 
 def _field(name: str, level: float, decimal: str) -> dict[str, Any]:
-    kind, what = _COLUMNS[name]
+    kind, description = _COLUMNS[name]
     field: dict[str, object] = {"name": name, "type": kind}
     if kind == "datetime":
         field["format"] = "any"
@@ -74,4 +74,4 @@ def _field(name: str, level: float, decimal: str) -> dict[str, Any]:
         field["decimalChar"] = ","
     if name == "kept":
         field["constraints"] = {"enum": ["yes", "no", "forecast"]}
-    return field | {"description": f"{what} of {level:.0%}" if what.endswith("interval") else what}
+    return field | {"description": description.format(level=level)}

@@ -111,8 +111,14 @@ def _paying(
 ) -> Iterator[Callable[[Callable[[], Any]], Any]]:
     """Yield a function that makes the release, and add to whatever ends the block which entry is spent."""
     resume, counting = bool(options.resume), stage("Counting, and adding noise", quiet=options.quiet)
+
+    def make_unpaid(read: Callable[[], object]) -> Any:
+        log = read()
+        with counting, held_back():
+            return measurement(log)
+
     if ledger is None:
-        yield lambda read: counting(held_back()(measurement))(read())
+        yield make_unpaid
         return
     paid = ledger.paid(measurement)
     number = paid.number if paid is not None and paid.released is None else None
@@ -128,7 +134,7 @@ def _paying(
     def make(read: Callable[[], object]) -> Any:
         log = None if resume and number is None else read()  # of what is released, the ledger knows all
 
-        def announced() -> Any:
+        def announce() -> Any:
             nonlocal number
             number = number or len(ledger.entries) + 1
             remedy = "If its files do not appear, run the same command with --resume, which costs nothing."
@@ -136,7 +142,8 @@ def _paying(
             say(f"Entry {number} of {ledger.path} pays for this release. {remedy}")
             return log
 
-        return counting(held_back()(ledger.release))(measurement, announced, resume=resume)
+        with counting, held_back():
+            return ledger.release(measurement, announce, resume=resume)
 
     try:
         yield make

@@ -17,7 +17,7 @@ from opendp_timeseries.counting.identifiers import DECIMAL, number_of
 
 Ints = NDArray[np.int64]
 
-#: A text that is a number, as every engine reads it.
+#: A text that is a number, as every engine reads it. Engines write the end of a text as ``\z``, Python as ``\Z``.
 NUMBER: Final = rf"^[ \t\r\n]*({DECIMAL})[ \t\r\n]*\z"
 _NUMBER: Final = re.compile(NUMBER.replace(r"\z", r"\Z"))
 
@@ -36,26 +36,35 @@ def amounts_of(values: NDArray[Any], bound: int) -> Ints:
     if values.dtype.kind == "c":
         values = np.where(values.imag == 0, values.real, 0)
     finite = np.where(np.isfinite(values), values, 0)
-    near = np.clip(finite, 0, bound)
-    floor = np.floor(near)
-    amounts: Ints = (floor + (near - floor >= 0.5)).astype(np.int64)
+    clipped = np.clip(finite, 0, bound)
+    below = np.floor(clipped)
+    amounts: Ints = np.where(clipped - below >= 0.5, below + 1, below).astype(np.int64)
     return amounts
 
 
 def amount_of(cell: object, bound: int) -> int:
     """Return the amount of a cell of any type: a number, or text that is one."""
-    number: Any
-    with contextlib.suppress(Exception):
-        if isinstance(cell, bytes):
-            cell = bytes(cell).decode()
-        if isinstance(cell, str):
-            match = _NUMBER.match(str.__str__(cell))
-            number = None if match is None else float(match[1])
-        else:
-            number = int(cell) if isinstance(cell, (bool, np.bool_)) else number_of(cell)
-        if not isinstance(number, int):
-            number = float(number)
-            floor = math.floor(number)  # or it is not finite
-            number = floor + (number - floor >= 0.5)
-        return max(0, min(int(number), bound))
+    with contextlib.suppress(Exception):  # of types that are not known, whose methods may raise anything
+        number = _number_in(cell)
+        if number is not None:
+            number = number if isinstance(number, int) else _nearest(float(number))
+            return max(0, min(int(number), bound))
     return 0
+
+
+def _nearest(number: float) -> int:
+    """Return the nearest whole number, halves up; 0 if the number is not finite."""
+    if not math.isfinite(number):
+        return 0
+    below = math.floor(number)
+    return below + 1 if number - below >= 0.5 else below
+
+
+def _number_in(cell: object) -> Any:
+    """Return the number that a cell is, or that its text is; None if there is none."""
+    if isinstance(cell, bytes):
+        cell = bytes(cell).decode()
+    if isinstance(cell, str):
+        match = _NUMBER.match(str.__str__(cell))
+        return None if match is None else float(match[1])
+    return int(cell) if isinstance(cell, (bool, np.bool_)) else number_of(cell)

@@ -34,23 +34,23 @@ def plain_fields(block: bytes, where: Sequence[int], delimiter: str) -> "list[py
     if not block.endswith(b"\n"):
         block += b"\n"
     text, mark = np.frombuffer(block, np.uint8), ord(delimiter)
-    bounds = [np.array([-1])]
+    marks = [np.array([-1])]
     for start in range(0, text.size, _PIECE):
         piece = text[start : start + _PIECE]
-        bounds.append(np.flatnonzero((piece == mark) | (piece == _BREAK)) + start)
-    bound = np.concatenate(bounds)  # what is before a field, and after it
-    last = np.flatnonzero(text[bound[1:]] == _BREAK)  # fields of their lines
-    first = np.append(0, last[:-1] + 1)
-    returns = block.count(b"\r") if b"\r" in block else 0
-    if returns and np.count_nonzero(text[bound[last + 1] - 1] == _RETURN) < returns:
+        marks.append(np.flatnonzero((piece == mark) | (piece == _BREAK)) + start)
+    borders = np.concatenate(marks)  # field k of the block lies between borders k and k + 1
+    last_fields = np.flatnonzero(text[borders[1:]] == _BREAK)  # of each line
+    first_fields = np.append(0, last_fields[:-1] + 1)
+    carriage_returns = block.count(b"\r") if b"\r" in block else 0
+    if carriage_returns and np.count_nonzero(text[borders[last_fields + 1] - 1] == _RETURN) < carriage_returns:
         return None
     columns = []
     for position in where:
-        field = first + position
-        has_field = field <= last
-        ends = bound[np.where(has_field, field, last) + 1]
-        starts = np.where(has_field, bound[np.minimum(field, last)] + 1, ends)
-        if returns:
+        fields = first_fields + position
+        has_field = fields <= last_fields
+        ends = borders[np.where(has_field, fields, last_fields) + 1]
+        starts = np.where(has_field, borders[np.minimum(fields, last_fields)] + 1, ends)
+        if carriage_returns:
             ends = ends - ((text[ends - 1] == _RETURN) & (starts < ends))
         columns.append(_slices(starts, ends, block))
     return columns

@@ -123,22 +123,25 @@ class Design:
                 "write it by hand",
             )
         time = source.time or ("time" if source.identifier != "time" else "step")  # not used where no times are read
-        sample = self.sampling.arguments() | ({} if self.sampling.stratified else {"sampling": None})
-        private = count.tiers is not None and not count.reading.is_once and None not in (epsilon, delta)
-        budget = {"epsilon": epsilon, "delta": delta} if private else {}
+        sampling = self.sampling.arguments() | ({} if self.sampling.stratified else {"sampling": None})
+        is_private_series = count.tiers is not None and not count.reading.is_once
+        finds_scale = is_private_series and None not in (epsilon, delta)
+        budget = {"epsilon": epsilon, "delta": delta} if finds_scale else {}
         stages = [_call_of_count(count, source, **budget)]
         if signal.groups is not None:
             stages.append(_call("then_totals", repr(signal.groups.tree)))
         stages += [_call("then_circulant_filter", f"ts.{kernel.python()}") for kernel in signal.kernels]
-        noise = _call("then_subsampled_gaussian", repr(self.scale), **sample, delta=delta)
-        assignments = (f"count = {'count' if k else 'space'} >> {stage}" for k, stage in enumerate(stages))
-        noisy = [f"measurement = space >> {stages[0]}"] if budget else [*assignments, f"measurement = count >> {noise}"]
+        noise = _call("then_subsampled_gaussian", repr(self.scale), **sampling, delta=delta)
+        measurement = [f"count = {'count' if k else 'space'} >> {stage}" for k, stage in enumerate(stages)]
+        measurement.append(f"measurement = count >> {noise}")
+        if finds_scale:
+            measurement = [f"measurement = space >> {stages[0]}"]
         lines = [
             "import opendp.prelude as dp, opendp_timeseries as ts",
             'dp.enable_features("contrib", "honest-but-curious")',
             *([] if source.time is None else [f"grid = {_call_of_grid(count.reading.row_grid)}"]),
             f"space = {_call('event_log_domain', identifier=source.identifier, time=time)}, {count.unit.python()}",
-            *noisy,
+            *measurement,
             f"release = measurement({log})",
         ]
         return "\n".join(lines)
@@ -192,24 +195,28 @@ def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
     """Write the call of a count; of a private series within a budget, with its noise."""
     reading, weighting = count.reading, count.weighting
     panel = {} if reading.panel is None else {"by": source.by, "keys": list(reading.panel)}
-    tiers, sizes = count.tiers, {}
-    if tiers is not None and tiers != tiers_for(reading) and not reading.is_once:
-        sizes = {"typical": tiers.typical, "total_bound": tiers.total_bound}
-    is_usual = tiers is None or tiers == tiers_for(reading, **sizes)
-    tiering, sizes = ([], sizes) if is_usual else ([f"tiers=ts.{tiers}"], {})
+    tiers, sizes = _arguments_of_tiers(count)
     if reading.is_once:
-        arguments = [] if source.time is None else ["grid=grid"]
-        return _call("then_individual_count", *arguments, *tiering, **panel, key_cap=count.cap if panel else None)
-    caps: dict[str, object] = {"participation_cap": count.cap}
-    caps |= {name: getattr(reading, name) for name in ("step_cap", "gap") if getattr(reading, name) > 1}
+        grid = [] if source.time is None else ["grid=grid"]
+        return _call("then_individual_count", *grid, *tiers, **panel, key_cap=count.cap if panel else None)
+    options: dict[str, object] = {"participation_cap": count.cap}
+    options |= {name: getattr(reading, name) for name in ("step_cap", "gap") if getattr(reading, name) > 1}
     if reading.is_sum:
-        caps |= {"step_cap": None, "value": source.value, "bound": reading.step_cap}
-    caps |= sizes
-    caps |= {"key_cap": reading.key_cap, **panel}
+        options |= {"step_cap": None, "value": source.value, "bound": reading.step_cap}
+    options |= {**sizes, "key_cap": reading.key_cap, **panel}
     if isinstance(weighting, Tiers):
         if reading.grouping is not None:
-            caps |= {"groups": reading.grouping.groups.tree, "shares": reading.grouping.fractions()}
+            options |= {"groups": reading.grouping.groups.tree, "shares": reading.grouping.fractions()}
         name = "then_private_series" if budget else "then_participation_count"
-        return _call(name, "grid", *tiering, **budget, **caps)
+        return _call(name, "grid", *tiers, **budget, **options)
     per = [] if count.per is None else [f"per={_call_of_grid(count.per)}"]
-    return _call("then_participation_count", "grid", *per, **caps, **weighting.arguments())
+    return _call("then_participation_count", "grid", *per, **options, **weighting.arguments())
+
+
+def _arguments_of_tiers(count: Count) -> tuple[list[str], dict[str, int | None]]:
+    """Return how a call gives the tiers of a count: as they are, or by the sizes from which they follow, if need be."""
+    tiers, reading = count.tiers, count.reading
+    if tiers is None or tiers == tiers_for(reading):
+        return [], {}
+    sizes = {} if reading.is_once else {"typical": tiers.typical, "total_bound": tiers.total_bound}
+    return ([], sizes) if tiers == tiers_for(reading, **sizes) else ([f"tiers=ts.{tiers}"], {})

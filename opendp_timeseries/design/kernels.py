@@ -31,11 +31,12 @@ class Kernel:
 
     The filter maps a signal ``x`` of ``T`` steps to ``y_t = sum_k x_k h_((t - k) mod T)``, so tap 0 is the weight of
     the same step, tap 1 that of the step before and tap ``T - 1`` that of the step after. Kernels are equal when
-    ``numerators`` and ``resolution_bits`` are; the name is for readers.
+    ``numerators`` and ``resolution_bits`` are, whatever their names.
 
     :param numerators: ``T`` integers, not all zero, with magnitudes that sum to less than 2**53.
     :param resolution_bits: binary places of the taps, 0 to 40.
-    :param name: how the kernel was made.
+    :param name: how the kernel was made, such as ``gaussian std=3.0``. Where a constructor makes the same taps by this
+        name, it is what :meth:`python` and :meth:`rounded` call.
     :raises TypeError, ValueError: naming the value and the rule.
     """
 

@@ -14,7 +14,8 @@ from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.grid.clock import DAY, SECOND, Ints, clock_around
 from opendp_timeseries.grid.instants import LAST, check_years, whole_ticks, write_instant
 
-#: The edges of steps, in nanoseconds from 1970, UTC: a range if they are equally far apart.
+#: The edges of steps, in nanoseconds from 1970, UTC: a range if they are equally far apart, as a grid may have 2^31
+#: steps; else an array. Of both, ``len``, items and slices are the same.
 Edges = range | Ints
 Dates = NDArray[np.datetime64]
 

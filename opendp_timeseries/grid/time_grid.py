@@ -21,7 +21,7 @@ from opendp_timeseries.grid.instants import UNITS, Instant, check_years, parse_i
 
 _MAX_SIZE: Final = 2**31
 _MAX_READ: Final = 2**22  # in a document: seven weeks of seconds, eight years of minutes
-_SCALES: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # units in which edges are written, in nanoseconds
+_EDGE_UNITS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # units in which edges are written, in nanoseconds
 _MAX_LISTED: Final = 12  # edges in a representation
 
 
@@ -232,12 +232,12 @@ class TimeGrid:
             return np.where((times >= 0) & (times < self.size), times.astype(np.int64), -1)
         edges = self._edges
         low, high = edges[0] - 2 * DAY, edges[-1] + 2 * DAY  # no clock is further than a day from UTC
-        tick = UNITS[np.datetime_data(times.dtype)[0]]
-        if tick < UNITS["ns"]:
-            instants = np.where(np.isnat(times), low, times.view(np.int64) // (UNITS["ns"] // tick))
+        attoseconds = UNITS[np.datetime_data(times.dtype)[0]]
+        if attoseconds < UNITS["ns"]:
+            instants = np.where(np.isnat(times), low, times.view(np.int64) // (UNITS["ns"] // attoseconds))
         else:  # NaT is the smallest integer, and stays off the grid, as do all distant times
-            scale = tick // UNITS["ns"]
-            instants = np.clip(times.view(np.int64), low // scale, high // scale + 1) * scale
+            nanoseconds = attoseconds // UNITS["ns"]
+            instants = np.clip(times.view(np.int64), low // nanoseconds, high // nanoseconds + 1) * nanoseconds
         if not aware and self.zone != "UTC":
             instants = self._clock(self.zone).to_utc(instants)
         if isinstance(edges, range):
@@ -283,8 +283,8 @@ class TimeGrid:
         edges = np.arange(edges.start, edges.stop, edges.step) if isinstance(edges, range) else edges.copy()
         if self.is_integer:
             return edges
-        unit, scale = next((unit, scale) for unit, scale in _SCALES.items() if not np.any(edges % scale))
-        return (clock.local_times(edges) // scale).view(f"datetime64[{unit}]")
+        unit, length = next((unit, length) for unit, length in _EDGE_UNITS.items() if not np.any(edges % length))
+        return (clock.local_times(edges) // length).view(f"datetime64[{unit}]")
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields as plain values for JSON; for a grid from edges, the edges and the zone."""

@@ -6,7 +6,7 @@ import html
 import itertools
 import math
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import attrgetter
@@ -275,26 +275,25 @@ class Plan:
 
     def _sampling_advice(self) -> Iterator[str]:
         sampled = [candidate for candidate in self.candidates if candidate.sampling_probability < 1]
-        alike = {candidate.lost is None for candidate in sampled}
+        with_losses = {candidate.lost is not None for candidate in sampled}  # in all errors that are compared, or none
         complete = [
             candidate
             for candidate in self.candidates
-            if candidate.sampling_probability == 1 and (candidate.lost is None) in alike
+            if candidate.sampling_probability == 1 and (candidate.lost is not None) in with_losses
         ]
         if not (sampled and complete):
             return
-        best, every = (min(some, key=_smoothed) for some in (sampled, complete))
+        best, error = min(sampled, key=_smoothed), min(map(_smoothed, complete))
         if self.recommended.sampling_probability < 1:
-            yield f"Sampling helps: every step would err by {every.smoothed:.4g}."
+            yield f"Sampling helps: every step would err by {error:.4g}."
             return
-        change = best.smoothed / every.smoothed - 1
+        change = best.smoothed / error - 1
         comparison = f"{change:.0%} more" if change >= 0.005 else "about the same"
         yield f"Sampling does not help: {best} would err by {best.smoothed:.4g}, {comparison}."
-        best, every = (min(some, key=_straight) for some in (sampled, complete))
-        if best.interpolated < _CLEARLY * every.interpolated:
+        best, error = min(sampled, key=_interpolated), min(map(_interpolated, complete))
+        if best.interpolated < _CLEARLY * error:
             yield (
-                f"Without a smoother it does: {best} would err by {best.interpolated:.4g}, every step by"
-                f" {every.interpolated:.4g}."
+                f"Without a smoother it does: {best} would err by {best.interpolated:.4g}, every step by {error:.4g}."
             )
 
     def _unknown_losses(self) -> Iterator[str]:
@@ -312,30 +311,33 @@ class Plan:
 
     def _rows(self) -> tuple[list[str], list[list[str]], list[bool]]:
         """Return header, cells, and which rows are recommended; columns with the same value everywhere are left out."""
-        best, listed = self.recommended, [*self._listed(), *self.mechanisms]
+        best, shown = self.recommended, self._candidates_to_show()
         columns = {
             "cap": [
-                "–" if candidate.participation_cap is None else str(candidate.participation_cap) for candidate in listed
+                "–" if candidate.participation_cap is None else str(candidate.participation_cap) for candidate in shown
             ],
-            "gap": ["–" if candidate.participation_cap is None else str(candidate.gap) for candidate in listed],
-            "design": [str(candidate) for candidate in listed],
-            "lost": ["–" if candidate.lost is None else f"{candidate.lost:.1%}" for candidate in listed],
+            "gap": ["–" if candidate.participation_cap is None else str(candidate.gap) for candidate in shown],
+            "design": [str(candidate) for candidate in shown],
+            "lost": ["–" if candidate.lost is None else f"{candidate.lost:.1%}" for candidate in shown],
         }
         for name in ("scale", "noise", "bias", "interpolated", "smoothed"):
-            columns[name] = [f"{getattr(candidate, name):.4g}" for candidate in listed]
+            columns[name] = [f"{getattr(candidate, name):.4g}" for candidate in shown]
         caps = {candidate.participation_cap for candidate in self.candidates} - {None}
         gaps = {candidate.gap for candidate in self.candidates if candidate.participation_cap}
-        for name, differ in (("cap", len(caps) > 1), ("gap", len(gaps) > 1), ("lost", self.gaps_included)):
-            if not differ:
+        for name, is_shown in (("cap", len(caps) > 1), ("gap", len(gaps) > 1), ("lost", self.gaps_included)):
+            if not is_shown:
                 del columns[name]
-        return list(columns), [list(row) for row in zip(*columns.values(), strict=True)], [e is best for e in listed]
+        rows = [list(row) for row in zip(*columns.values(), strict=True)]
+        return list(columns), rows, [candidate is best for candidate in shown]
 
-    def _listed(self) -> Iterable[Candidate]:
-        """Yield all candidates with the best cap and gap, and the best filter of every other pair."""
+    def _candidates_to_show(self) -> list[Candidate]:
+        """Return those with the best cap and gap, those with the best filter of every other pair, and mechanisms."""
         best = self.recommended.pair if self.gaps_included else _best_pair(self.candidates)
+        shown: list[Candidate] = []
         for pair, group in itertools.groupby(self.candidates, key=lambda candidate: candidate.pair):
-            same = list(group)
-            yield from same if pair == best else [_recommended(same)]
+            candidates = list(group)
+            shown += candidates if pair == best else [_recommended(candidates)]
+        return [*shown, *self.mechanisms]
 
     def __repr__(self) -> str:
         return self.report()
@@ -358,30 +360,30 @@ class Plan:
         """
         from opendp_timeseries.results.plot import new_axes
 
-        drawn = (*self._listed(), *self.mechanisms)
-        axes = new_axes(height=1.2 + 0.28 * len(drawn)) if axes is None else axes
-        at = np.arange(len(drawn))
+        shown = self._candidates_to_show()
+        axes = new_axes(height=1.2 + 0.28 * len(shown)) if axes is None else axes
+        at = np.arange(len(shown))
         # A private series is never interpolated: a line through its last tier would only stretch the axis.
         lines = [
-            (_straight(candidate), candidate.noise) if candidate.name != PRIVATE else (np.nan, np.nan)
-            for candidate in drawn
+            (candidate.interpolated, candidate.noise) if candidate.name != PRIVATE else (np.nan, np.nan)
+            for candidate in shown
         ]
         axes.barh(at, [line for line, _ in lines], height=0.62, color="0.82", label="interpolated")
         axes.barh(at, [noise for _, noise in lines], height=0.3, color="0.55", label="of which noise")
-        axes.plot([_smoothed(candidate) for candidate in drawn], at, "k|", ms=11, mew=2, label="smoothed")
+        axes.plot([_smoothed(candidate) for candidate in shown], at, "k|", ms=11, mew=2, label="smoothed")
         axes.axvline(self.deviation, color="black", linewidth=0.8, linestyle=":", label="a flat line")
         header, rows, _ = self._rows()
         end = header.index("design")  # behind cap, gap, or both, where they differ
         labels = ["".join(f"{header[k]} {row[k]}, " for k in range(end) if row[k] != "–") + row[end] for row in rows]
         axes.set_yticks(at, labels, fontsize="small")
-        axes.get_yticklabels()[drawn.index(self.recommended)].set_fontweight("bold")
-        axes.set_ylim(len(drawn) - 0.5, -0.5)
+        axes.get_yticklabels()[shown.index(self.recommended)].set_fontweight("bold")
+        axes.set_ylim(len(shown) - 0.5, -0.5)
         axes.set_xlabel("expected root mean squared error, in the signal's unit\n" + self.title, fontsize="small")
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, frameon=False, fontsize="small")
         return axes
 
 
-_smoothed, _straight = attrgetter("smoothed"), attrgetter("interpolated")
+_smoothed, _interpolated = attrgetter("smoothed"), attrgetter("interpolated")
 
 
 def _outermost_groups(grouping: Grouping) -> list[str]:
@@ -403,15 +405,15 @@ def _recommended(candidates: Sequence[Candidate]) -> Candidate:
     )
 
 
-def variance_ratio(sampled: Candidate, every: Candidate) -> float:
+def variance_ratio(sampled: Candidate, complete: Candidate) -> float:
     """Return ``r = σ_p² / (p σ_1²)`` of a candidate and its counterpart at every step.
 
     At 1 or more, sampling cannot help the best linear smoother (docs/proofs/dominance.md).
 
     :param sampled: a candidate with sampling.
-    :param every: the one with the same filter that keeps every step.
+    :param complete: the one with the same filter that keeps every step.
     """
-    return sampled.scale**2 / (sampled.sampling_probability * every.scale**2)
+    return sampled.scale**2 / (sampled.sampling_probability * complete.scale**2)
 
 
 @dataclass(frozen=True)
@@ -464,27 +466,27 @@ class _Comparison:
         kernel = gaussian_kernel(size, width, **bits) if width else identity_kernel(size)
         sampling = Sampling.of(p, self.sampling) if p < 1 else Sampling()
         design = self.calibrated(Signal(count, (kernel,) if width else ()), sampling)
-        remaining, doubt = 1.0, 0.0  # the share of the counts that the caps leave, and how far that may be off
+        share, share_error = 1.0, 0.0  # of the counts that the caps leave
         if by_gap:
-            remaining, doubt = remaining_fraction(by_gap[1], by_gap.get(gap, by_gap[1]), weighting)
-            remaining = max(remaining, 1e-9)
-        error = expected_error(self.signal.scaled(remaining), kernel, sampling, design.scale)
+            share, share_error = remaining_fraction(by_gap[1], by_gap.get(gap, by_gap[1]), weighting)
+            share = max(share, 1e-9)
+        error = expected_error(self.signal.scaled(share), kernel, sampling, design.scale)
         size_of_signal = math.sqrt((self.signal.mean or 0.0) ** 2 + self.signal.covariance[0])
-        missing = math.hypot(1 - remaining, doubt) * size_of_signal
-        # Of the capped series, which is `remaining` times the full one, this much is unresolved; of the full one, more.
-        unresolved = error.smoothed**2 * (2 - remaining) / remaining
+        cap_error = math.hypot(1 - share, share_error) * size_of_signal
+        # The smoother's error is of the counts that the caps leave: of all of them, it is as much larger.
+        smoother_variance = error.smoothed**2 * (2 - share) / share
         return Candidate(
             name=sampling.words(),
             sampling_probability=p,
             std=width,
             scale=design.scale,
             noise=error.noise,
-            bias=math.hypot(error.bias, missing),
-            smoothed=math.sqrt(unresolved + missing**2),
+            bias=math.hypot(error.bias, cap_error),
+            smoothed=math.sqrt(smoother_variance + cap_error**2),
             participation_cap=cap,
             gap=gap,
             excess=excess,
-            lost=1 - remaining if by_gap else None,
+            lost=1 - share if by_gap else None,
             design=design,
         )
 
@@ -492,23 +494,20 @@ class _Comparison:
         self, pairs: Sequence[tuple[int, int]], probabilities: Sequence[float], widths: Sequence[float]
     ) -> list[Candidate]:
         """Compare caps, gaps and filters at the largest sampling probability; the others at the best cap and gap."""
-        number = len(widths) * (len(pairs) + len(probabilities) - 1)
-        done = itertools.count()
-
-        def candidate(pair: tuple[int, int], p: float, width: float) -> Candidate:
-            report(next(done), number)
-            return self.capped(pair, p, width)
-
-        largest = max(probabilities)
-        compared = {pair: [candidate(pair, largest, width) for width in widths] for pair in pairs}
-        if compared:
-            best = _best_pair(list(itertools.chain(*compared.values())))
-            compared[best] = [
-                reference if p == largest else candidate(best, p, reference.std)
-                for reference in compared[best]
-                for p in probabilities
-            ]
-        return [*itertools.chain(*compared.values()), self.private_series()]
+        largest, number = max(probabilities), len(widths) * (len(pairs) + len(probabilities) - 1)
+        by_pair: dict[tuple[int, int], list[Candidate]] = {pair: [] for pair in pairs}
+        for done, (pair, width) in enumerate(itertools.product(pairs, widths)):
+            report(done, number)
+            by_pair[pair].append(self.capped(pair, largest, width))
+        if by_pair:
+            best, done = _best_pair(list(itertools.chain(*by_pair.values()))), len(pairs) * len(widths)
+            references, by_pair[best] = by_pair[best], []
+            for reference, p in itertools.product(references, probabilities):
+                if p != largest:
+                    report(done, number)
+                    done += 1
+                by_pair[best].append(reference if p == largest else self.capped(best, p, reference.std))
+        return [*itertools.chain(*by_pair.values()), self.private_series()]
 
 
 def plan(
@@ -612,15 +611,8 @@ def plan(
     positive_integer = partial(check.integer, minimum=1)
     caps = [] if participation_cap is None else _as_list("participation_cap", participation_cap, positive_integer)
     gaps, individuals = _as_list("gap", gap, positive_integer), positive_integer("individuals", individuals)
-    if not caps and (
-        gaps != [1] or (sampling_probability is not None and np.any(np.asarray(sampling_probability) != 1))
-    ):
-        raise Refusal(
-            "gap",
-            ...,
-            "and `sampling_probability` must be left out without a `participation_cap`",
-            "leave them out, or give a cap",
-        )
+    if not caps:
+        _check_without_cap(gaps, sampling_probability)
     panel = None if keys is None else panel_of("key", keys)
     if caps and panel is not None:
         raise Refusal(
@@ -629,18 +621,7 @@ def plan(
             "must be left out with `keys`: places are planned without a cap, which leaves nobody out",
         )
     step_limit = bound_in_a_step(value, bound, step_cap)
-    if value is not None:
-        if caps:
-            raise Refusal(
-                "participation_cap",
-                Quoted(", ".join(map(str, caps))),
-                "must be left out with `value`: sums are planned without a cap, which leaves nobody out",
-            )
-        remedy = "what one individual has in a usual step, in whole units, by which the error goes"
-        check.required("typical", check.REQUIRED if typical is None else typical, remedy)
-    elif (typical, total_bound) != (None, None):
-        name, given = ("total_bound", total_bound) if typical is None else ("typical", typical)
-        raise Refusal(name, given, "requires `value=`, the column that is added up", "or leave it out")
+    _check_value(value, caps, typical, total_bound)
     source = Source(identifier="id", time="time", by=None if panel is None else "key", value=value)
     unit, grouping = Unit(replaced=bool(replaced)), grouping_of(groups, panel, shares)
     reading = Reading(source=source, grid=grid, unit=unit, step_cap=step_limit, panel=panel, grouping=grouping)
@@ -681,13 +662,18 @@ def plan(
     comparison = _Comparison(
         reading, tiers, Budget(epsilon=epsilon, delta=delta), individuals, signal, by_gap, sampling
     )
-    limits = "" if panel is None else f"{len(panel)} keys, "
-    limits += "" if value is None else f"{value}, at most {step_limit} of one in a step and usually {tiers.typical}, "
-    limits += f"events, at most {step_cap} of one in a step, " if step_cap > 1 else ""
-    limits += f"cap {caps[0]}, " if len(caps) == 1 else ""
-    limits += f"gap {gaps[0]}, " if len(gaps) == 1 and gaps[0] > 1 else ""
+    settings = [
+        f"{grid.size} steps",
+        None if panel is None else f"{len(panel)} keys",
+        None if value is None else f"{value}, at most {step_limit} of one in a step and usually {tiers.typical}",
+        f"events, at most {step_cap} of one in a step" if step_cap > 1 else None,
+        f"cap {caps[0]}" if len(caps) == 1 else None,
+        f"gap {gaps[0]}" if len(gaps) == 1 and gaps[0] > 1 else None,
+        f"(ε = {epsilon:g}, δ = {delta:g})",
+        signal.words,
+    ]
     return Plan(
-        title=f"{grid.size} steps, {limits}(ε = {epsilon:g}, δ = {delta:g}), {signal.words}",
+        title=", ".join(filter(None, settings)),
         candidates=tuple(comparison.candidates([*itertools.product(caps, gaps)], probabilities, widths)),
         signal=signal,
         individuals=individuals,
@@ -695,6 +681,31 @@ def plan(
         delta=delta,
         gaps_included=frozenset(by_gap),
     )
+
+
+def _check_without_cap(gaps: Sequence[int], sampling_probability: Any) -> None:
+    if gaps != [1] or (sampling_probability is not None and np.any(np.asarray(sampling_probability) != 1)):
+        raise Refusal(
+            "gap",
+            ...,
+            "and `sampling_probability` are for a count with a `participation_cap`",
+            "leave them out, or give a cap",
+        )
+
+
+def _check_value(value: str | None, caps: Sequence[int], typical: int | None, total_bound: int | None) -> None:
+    if value is None and (typical, total_bound) != (None, None):
+        name, given = ("total_bound", total_bound) if typical is None else ("typical", typical)
+        raise Refusal(name, given, "requires `value=`, the column that is added up", "or leave it out")
+    if value is not None and caps:
+        raise Refusal(
+            "participation_cap",
+            Quoted(", ".join(map(str, caps))),
+            "must be left out with `value`: sums are planned without a cap, which leaves nobody out",
+        )
+    if value is not None:
+        remedy = "what one individual has in a usual step, in whole units, by which the error goes"
+        check.required("typical", check.REQUIRED if typical is None else typical, remedy)
 
 
 def _as_list(name: str, value: Any, parse: Callable[[str, object], T]) -> list[T]:

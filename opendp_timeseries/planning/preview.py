@@ -110,19 +110,19 @@ def made_up_log(
     reading = design.count.reading
     source = reading.source or Source(identifier="identifier", time="time")
     keys = list(reading.panel or ("",))
-    worth = max(math.isqrt(reading.step_cap), 1) if reading.is_sum else 1
-    counts = rng.poisson(np.tile(rates[:, None] / worth, len(keys)))
+    usual_value = max(math.isqrt(reading.step_cap), 1) if reading.is_sum else 1
+    counts = rng.poisson(np.tile(rates[:, None] / usual_value, len(keys)))
     step, key = np.divmod(np.repeat(np.arange(counts.size), counts.ravel()), len(keys))
     sizes = _activities(len(step), len(rates), individuals, rng)
-    people, first = np.repeat(np.arange(len(sizes)), sizes), np.repeat(np.cumsum(sizes) - sizes, sizes)
-    order = (np.arange(len(people)) - first + np.repeat(rng.random(len(sizes)), sizes)) / sizes[people]
-    people = people[np.argsort(order)][: len(step)]  # somebody's events lie apart
+    people, first_events = np.repeat(np.arange(len(sizes)), sizes), np.repeat(np.cumsum(sizes) - sizes, sizes)
+    places = (np.arange(len(people)) - first_events + np.repeat(rng.random(len(sizes)), sizes)) / sizes[people]
+    people = people[np.argsort(places)][: len(step)]  # somebody's events lie apart
     grid = reading.row_grid
     log = {source.identifier: people, source.time or "time": grid.instants()[step] if not grid.is_integer else step}
     if source.by is not None:
         log[source.by] = np.array(keys)[key]
     if source.value is not None:
-        log[source.value] = rng.exponential(worth, len(step))
+        log[source.value] = rng.exponential(usual_value, len(step))
     return log_in_utc(log)
 
 

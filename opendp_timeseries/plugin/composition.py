@@ -77,14 +77,10 @@ def make_composition(
 
 
 def _composition(measurements: Sequence[dp.Measurement], factor: float, view: View) -> dp.Measurement:
+    """Return a composition, with a factor on all scales, that states its joint loss in a view."""
     if factor != 1:
         measurements = [mechanism.times(factor) for mechanism in _mechanisms(measurements)]
-    members, process = noise_parts(_as_list(measurements))
-    composition = _composition_of_noise(members, view)
-    return composition if process is None else composition >> process
-
-
-def _composition_of_noise(members: Sequence[dp.Measurement], view: View) -> dp.Measurement:
+    members, postprocessing = noise_parts(_as_list(measurements))
     mechanisms = _mechanisms(members)
     foreign = next((mechanism.foreign for mechanism in mechanisms if mechanism.foreign is not None), None)
 
@@ -92,10 +88,9 @@ def _composition_of_noise(members: Sequence[dp.Measurement], view: View) -> dp.M
         return joint.joint_loss([mechanism.loss(d_in) for mechanism in mechanisms], adaptivity=Adaptivity.NONE)
 
     domain, metric = members[0].input_space
-    check_room(view, [stated.design for mechanism in mechanisms for stated in mechanism.designs or ()])
-    designs = None
-    if all(mechanism.designs is not None for mechanism in mechanisms):
-        designs = tuple(stated for mechanism in mechanisms for stated in mechanism.designs or ())
+    known_designs = tuple(stated for mechanism in mechanisms for stated in mechanism.designs or ())
+    check_room(view, [stated.design for stated in known_designs])
+    designs = known_designs if all(mechanism.designs is not None for mechanism in mechanisms) else None
     parents: list[Parent] = []
     if designs is not None and foreign is None and view.is_pair:
         # Its releases state their loss at the δ of the composition.
@@ -117,8 +112,9 @@ def _composition_of_noise(members: Sequence[dp.Measurement], view: View) -> dp.M
 
         return _map_nested([member(given) for member in members], label)
 
-    composition = Mechanism(loss, lambda factor: _composition(members, factor, view), designs, foreign)
-    return measurement_of(domain, metric, view, function, composition)
+    mechanism = Mechanism(loss, lambda factor: _composition(members, factor, view), designs, foreign)
+    composition = measurement_of(domain, metric, view, function, mechanism)
+    return composition if postprocessing is None else composition >> postprocessing
 
 
 def _parents(designs: Sequence[Design], view: View) -> list[Parent]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa: N802 (OpenDP's way to name conversions)
-    """Return the same measurement with its loss as a Rényi curve: ``ρ``-zCDP is ``α ↦ ρα``.
+    """Return a measurement of the same releases that states a Rényi curve: ``ρ``-zCDP is ``α ↦ ρα``.
 
     So OpenDP's own Gaussian mechanism composes with a subsampled Gaussian in ``renyi_divergence()``. Source: Bun &
     Steinke (2016), arXiv:1605.02065, Definition 1.1.
@@ -49,7 +49,7 @@ def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa
 
 
 def make_renyiDP_to_approxDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa: N802
-    """Return the same measurement with the privacy profile that follows from its Rényi curve.
+    """Return a measurement of the same releases that states the privacy profile which its Rényi curve implies.
 
     At each ``ε`` the best of many orders is taken; every order is valid. Fix δ with ``dp.c.make_fix_delta``.
     Source: Canonne, Kamath & Steinke (2020), arXiv:2004.00010v4, Proposition 12.
@@ -106,7 +106,7 @@ def _check_measure(measurement: dp.Measurement, measure: dp.Measure) -> None:
 def _with_loss(
     measurement: dp.Measurement, measure: dp.Measure, privacy_map: Callable[[object], object]
 ) -> dp.Measurement:
-    noise, process = noise_part(measurement)
+    noise, postprocessing = noise_part(measurement)
 
     def function(arg: object) -> object:
         release = noise.invoke(arg)
@@ -114,7 +114,7 @@ def _with_loss(
         return release
 
     converted = dp.m.make_user_measurement(*measurement.input_space, measure, function, PackageMap(privacy_map))
-    return converted if process is None else converted >> process
+    return converted if postprocessing is None else converted >> postprocessing
 
 
 def _refuse_queryables(release: object) -> None:

@@ -413,16 +413,16 @@ def test_a_smaller_sum_of_magnitudes_is_a_smaller_influence():
 
 
 def test_a_square_is_known_where_its_root_is_rounded():
-    root, exact = math.nextafter(math.sqrt(5), 9), Influence(l0=9, l2=math.sqrt(5), linf=1.0, squared=5)
+    root, exact = math.nextafter(math.sqrt(5), 9), Influence(l0=9, l2=math.sqrt(5), linf=1.0, exact_square=5)
     assert exact.l2_squared == 5
     assert Influence(l0=9, l2=math.sqrt(5), linf=1.0) != exact
     wider = Influence(l0=9, l2=root, linf=1.0)
     assert exact < wider
     assert not wider <= exact
-    same = Influence(l0=9, l2=2.0, linf=1.0, squared=Fraction(5))
+    same = Influence(l0=9, l2=2.0, linf=1.0, exact_square=Fraction(5))
     assert same == Influence(l0=9, l2=2.0, linf=1.0)  # says no more than the root
     assert Influence(l0=9, l2=math.inf, linf=1.0).l2_squared == math.inf
-    assert Influence(l0=9, l2=math.inf, linf=1.0, squared=3).l2_squared == 3
+    assert Influence(l0=9, l2=math.inf, linf=1.0, exact_square=3).l2_squared == 3
     for bad in (-1, math.nan, "1"):
-        refuses("squared", Influence, error=(TypeError, ValueError), l0=1, l2=1.0, linf=1.0, squared=bad)
+        refuses("exact_square", Influence, error=(TypeError, ValueError), l0=1, l2=1.0, linf=1.0, exact_square=bad)
     assert l1_of(Influence(l0=3, l2=1.7e308, linf=math.inf)) == math.inf

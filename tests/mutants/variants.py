@@ -64,7 +64,7 @@ GROUPS = ("test_a_database_adds_up_groups_as_tables_in_memory_do", {"step_cap": 
 def bounded_by_steps(sound, reach, *, square, entries):
     """As of one series, where nobody is at two keys at once."""
     squared = sum(min(square, steps * reach.step_cap**2) for steps in reach.periods) * (1 + reach.replaced)
-    return replace(sound(reach, square=square, entries=entries), squared=None, l2=float(squared) ** 0.5)
+    return replace(sound(reach, square=square, entries=entries), exact_square=None, l2=float(squared) ** 0.5)
 
 
 def across_periods(sound, rows, *caps):
@@ -510,10 +510,10 @@ MUTANTS = [
     mutant("a quote is as any letter where lines are plain", "fields:plain_fields", edited(('b\'"\' in block or ', "")),
            ("test_one_line_is_one_row_whatever_is_in_it", b'"ann')),
     mutant("a short line takes its fields from the next", "fields:plain_fields",
-           edited(("field <= last", "field <= last[-1]")),
+           edited(("fields <= last_fields", "fields <= last_fields[-1]")),
            ("test_one_line_is_one_row_whatever_is_in_it", b"ann,2024-03-30")),
-    mutant("a carriage return is a part of the last field", "fields:plain_fields", edited(("if returns:", "if False:")),
-           "test_all_lines_of_a_plain_file_are_read_by_their_bytes"),
+    mutant("a carriage return is a part of the last field", "fields:plain_fields",
+           edited(("if carriage_returns:", "if False:")), "test_all_lines_of_a_plain_file_are_read_by_their_bytes"),
     mutant("fewer rows of a file than the step cap", "batches:_first_rows", given(cap=lambda cap: 1),
            "test_as_many_rows_of_one_individual_as_the_step_cap_are_left"),
     mutant("rows of a file are not folded", "batches:_first_rows", given(cap=2**62),
@@ -729,12 +729,13 @@ MUTANTS = [
            ("test_nobody_exceeds_the_influence", "panel", False),
            "test_all_steps_count_and_weigh_as_those_of_the_cap"),
     mutant("who is replaced and scaled moves as far as one who is removed", "count_influence",
-           edited(("square = Fraction(step_cap**2 * full)", "square = Fraction(step_cap**2 * full, halves)")),
+           edited(("step_cap**2 * l0_in_full)", "step_cap**2 * l0_in_full, halves)")),
            ("test_nobody_exceeds_the_influence", "several events", True)),
     mutant("who is replaced and scaled moves twice as far", "count_influence",
-           edited(("square = Fraction(step_cap**2 * full)", "square = Fraction(step_cap**2 * full * halves)")),
+           edited(("step_cap**2 * l0_in_full)", "step_cap**2 * l0_in_full * halves)")),
            ("test_nobody_exceeds_the_influence", "several events", True)),
-    mutant("the square of a rounded root", "count_influence", after(lambda influence: replace(influence, squared=None)),
+    mutant("the square of a rounded root", "count_influence",
+           after(lambda influence: replace(influence, exact_square=None)),
            "test_all_steps_count_and_weigh_as_those_of_the_cap"),
     mutant("one period's squares for those of all", "Count.influence", given(periods=1),
            ("test_nobody_exceeds_the_influence", "uneven periods", False),
@@ -955,7 +956,7 @@ MUTANTS = [
            ("test_a_split_mass_never_has_a_lower_profile", 0.3)),
     mutant("tails split as if profiles were asked for", "_split_up", lambda sound, below, place, step: place,
            "test_quantiles_on_the_lattice_are_not_below"),
-    mutant("a member of a composition left out", "_composition_of_noise",
+    mutant("a member of a composition left out", "_composition",
            seeing(joint=but(joint, joint_loss=without_the_first)), "test_no_member_is_left_out"),
     mutant("the stages before a member forgotten", "mechanism_of", seeing(call_of=without_stages),
            "test_distances_go_through_the_stages_before"),
@@ -977,7 +978,7 @@ MUTANTS = [
     mutant("a bound on some group for one on the whole log", "individuals_of",
            edited(("len(bound.by) == 0 and ", "")), "test_the_bound_on_the_whole_log_counts"),
     mutant("a stage of another maker before a composition", "invocations", after(lambda found: found[:1]), STATED),
-    mutant("a stage of another maker inside a composition", "_composition_of_noise",
+    mutant("a stage of another maker inside a composition", "_composition",
            edited(("mechanism.foreign is not None), None)", "False), None)")), STATED),
     mutant("a stage of another maker before a nested Context", "_invocations_of",
            edited((', *_invocations_of(getattr(queryable, "parent", None))', "")), STATED),
