@@ -4,6 +4,10 @@ Rows are the keys of the panel, and then its totals (:class:`~.smoothing.hierarc
 of all keys, smoothed as one series is. The *level* of a row is its mean count of a step, in each tier of activity:
 counts with a cap have one tier, private series several. The *crowd* of a local event are those who come to it, of whom
 nobody knows how often else they come. :mod:`~.smoothing.joint` makes one estimate of all.
+
+A panel with a cap (:func:`smooth_panel`) and a private one (:func:`smooth_private_panel`) differ in how they find the
+top, the levels and the crowds, and in nothing else. The constants are priors that public logs suggest, by orders of
+magnitude: what is released outweighs them wherever it says something.
 """
 
 import math
@@ -30,17 +34,17 @@ from opendp_timeseries.smoothing.structural import fit
 
 #: The size of a row's departures goes by its level, but by no less than these shares of the level's error and of the
 #: mean level of all rows: an empty row may still have an event.
-_BY_ERROR: Final = 0.1
-_BY_MEAN: Final = 0.02
+_SHARE_OF_ERROR: Final = 0.1
+_SHARE_OF_MEAN: Final = 0.02
 #: Prior standard deviation of a tier's level at one key, by what the level of all its people says: people at one key
 #: may come a third more or less often than elsewhere.
-_MISFIT: Final = 0.3
+_TIER_SPREAD: Final = 0.3
 #: Crowds of local events: how often these people come elsewhere, by the end of the first tier. Their prior
 #: probabilities follow, the first of which is that of a crowd like the people of the key.
-_OFTEN: Final = (1.0, 2.5, 6.0, 15.0)
-_KINDS: Final = (0.25, 0.4, 0.2, 0.1, 0.05)
+_CROWD_ACTIVITIES: Final = (1.0, 2.5, 6.0, 15.0)
+_CROWD_PROBABILITIES: Final = (0.25, 0.4, 0.2, 0.1, 0.05)
 #: Noise is taken to be no less than this share of the deviation of all values, as arithmetic needs some.
-_LEAST: Final = 1e-4
+_LEAST_NOISE: Final = 1e-4
 
 
 def are_joint(runs: Sequence[Run]) -> bool:
@@ -70,13 +74,7 @@ def smooth_panel(
     hierarchy = Hierarchy.of(
         keys, [groups for item in releases[1:] if (groups := item.design.signal.groups) is not None]
     )
-    values, noise = np.zeros((1, hierarchy.size, steps)), np.full(hierarchy.size, math.inf)
-    first = 0
-    for release in releases:
-        last = first + release.size // (steps + ahead)
-        values[0, first:last] = release.values.reshape(-1, steps)
-        noise[first:last] = max(release.scale, _LEAST * float(np.std(release.values)))
-        first = last
+    values, noise = _rows(hierarchy, [(release.values.reshape(1, -1, steps), release.scale) for release in releases])
     estimate = smooth_jointly(
         values,
         noise,
@@ -94,6 +92,21 @@ def smooth_panel(
     _check_finite(estimate)
     sources = [item for run in runs for item in run.releases] if len(runs) > 1 else ()
     return series_of_estimate(estimate, releases, counts=counts, model=model, sources=sources)
+
+
+def _rows(hierarchy: Hierarchy, parts: Sequence[tuple[Array, float]]) -> tuple[Array, Array]:
+    """Return values and noise of all rows: of those that no release has, nothing is known.
+
+    :param parts: the values of each release, by tier, row and step, and the scale of their noise.
+    """
+    tiers, _, steps = parts[0][0].shape
+    values, noise = np.zeros((tiers, hierarchy.size, steps)), np.full(hierarchy.size, math.inf)
+    first = 0
+    for part, scale in parts:
+        rows = slice(first, first := first + part.shape[1])
+        values[:, rows] = part
+        noise[rows] = max(scale, _LEAST_NOISE * float(np.std(part)))
+    return values, noise
 
 
 def _check_finite(estimate: JointEstimate) -> None:
@@ -132,7 +145,7 @@ def _levels_of_counts(means: Array, noise: Array, noise_of_all: float, top: Top,
 
 def _positive(levels: Array, noise: Array, top: Top) -> Array:
     """Return levels that are no less than a share of their error, and of the mean of all."""
-    return np.maximum(levels, np.maximum(_BY_ERROR * noise[:, None], _BY_MEAN * top.level / len(levels)))
+    return np.maximum(levels, np.maximum(_SHARE_OF_ERROR * noise[:, None], _SHARE_OF_MEAN * top.level / len(levels)))
 
 
 def smooth_private_panel(
@@ -159,12 +172,7 @@ def smooth_private_panel(
     )
     tiered = [run.tiers(level) for level in levels]
     ends, weights = tiered[0].ends, tiered[0].weights
-    values = np.zeros((weights.shape[1], hierarchy.size, run.steps))
-    noise, first = np.full(hierarchy.size, math.inf), 0
-    for of_level in tiered:
-        rows = slice(first, first := first + of_level.values.shape[1])
-        values[:, rows] = of_level.values
-        noise[rows] = max(of_level.scale, _LEAST * float(np.std(of_level.values)))
+    values, noise = _rows(hierarchy, [(of_level.values, of_level.scale) for of_level in tiered])
     step_cap = count.reading.step_cap
     population = _Population(ends, weights, step_cap**0.5, patterns, trend, counts, run.ahead, Prior.of(step_cap))
     estimate = smooth_jointly(
@@ -225,14 +233,14 @@ class _Population(NamedTuple):
         estimate = panel(means, self.ends, self.weights, alike, (means.sum(axis=0), noise_of_all), prior=self.prior)
         totals, variances = above_zero(estimate.levels, estimate.variances, of_group)
         usual = np.maximum(totals, 0.0)[:, None] * top.level / max(float(top.level[-1] / self.weights[0, -1]), 1e-300)
-        prior_variance = (_MISFIT * usual) ** 2
+        prior_variance = (_TIER_SPREAD * usual) ** 2
         tiers = usual + prior_variance / (prior_variance + noise[:, None] ** 2) * (means - usual)
         return Levels(_positive(tiers, noise, top), totals, variances)
 
     def crowds(self) -> Crowds:
         """Return those who may come to a local event: people like those of the station, and such as come so often."""
-        rows = np.minimum(np.searchsorted(self.ends, self.ends[0] * np.array(_OFTEN)), len(self.ends) - 1)
-        return Crowds(self.weights[rows], np.array(_KINDS))
+        rows = np.minimum(np.searchsorted(self.ends, self.ends[0] * np.array(_CROWD_ACTIVITIES)), len(self.ends) - 1)
+        return Crowds(self.weights[rows], np.array(_CROWD_PROBABILITIES))
 
 
 def series_of_estimate(
