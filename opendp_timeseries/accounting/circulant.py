@@ -77,12 +77,12 @@ def _convolve_by_fourier(
     points = 1 << (len(extension) - 1).bit_length()  # wraps round only below index span - 1, which is dropped
     spectrum = np.fft.rfft(arc, points)
     count = -(-(largest.bit_length() + 1) // digit_bits)
-    total = np.zeros(size, dtype=np.int64)  # terms below 2**56: digits beyond the largest input are few
+    product = np.zeros(size, dtype=np.int64)  # terms below 2**56: digits beyond the largest input are few
     remainder = extension
     for place in range(count):
         higher = np.rint(np.ldexp(remainder, -digit_bits)) if place < count - 1 else np.zeros_like(remainder)
         digits = remainder - np.ldexp(higher, digit_bits)
         part = np.fft.irfft(np.fft.rfft(digits, points) * spectrum, points)[span - 1 : span - 1 + size]
-        total += np.rint(part).astype(np.int64) << place * digit_bits
+        product += np.rint(part).astype(np.int64) << place * digit_bits
         remainder = higher
-    return total.astype(np.float64)
+    return product.astype(np.float64)

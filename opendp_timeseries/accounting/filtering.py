@@ -141,14 +141,14 @@ def _filtered_majorant(influence: Influence, kernel: Taps, panel_size: int) -> t
         bounds.append(_filter_rearranged(_in_units(majorant.values[: len(kernel.numerators)], places), kernel))
     if has_gap:
         step = int(_in_units(min(influence.linf, largest), places))
-        total = math.ceil(influence.l1_norm() * Fraction(2) ** places)
-        bounds.append([step * tap for tap in _separated_bound(influence, kernel, panel_size, total / step)])
-        bounds.append([total * _tap_sum(kernel)])
+        sum_of_magnitudes = math.ceil(influence.l1_norm() * Fraction(2) ** places)
+        bounds.append([step * tap for tap in _separated_bound(influence, kernel, panel_size, sum_of_magnitudes / step)])
+        bounds.append([sum_of_magnitudes * _tap_sum(kernel)])
     integers = _least_prefix_sums(bounds)
-    scale = places + kernel.resolution_bits
+    bits = places + kernel.resolution_bits
     with np.errstate(over="ignore"):  # beyond the largest float is infinity, which is an upper bound
-        values = np.ldexp(np.array(integers, dtype=np.float64), -scale)
-        return values, up_sqrt(sum(y * y for y in integers) / Fraction(4) ** scale)
+        values = np.ldexp(np.array(integers, dtype=np.float64), -bits)
+        return values, up_sqrt(sum(y * y for y in integers) / Fraction(4) ** bits)
 
 
 def _in_units(values: NDArray[np.float64] | float, places: int) -> NDArray[np.float64]:
@@ -163,9 +163,9 @@ def _filter_rearranged(units: NDArray[np.float64], kernel: Taps) -> list[int]:
     :param units: at most as many magnitudes as there are taps, descending.
     """
     order = np.arange(1, len(units) + 1)
-    signal = np.zeros(len(kernel.numerators))
-    signal[np.where(order % 2 == 0, order // 2, -(order // 2))] = units
-    product = np.sort(circulant_product(signal, kernel.numerators))[::-1]
+    worst = np.zeros(len(kernel.numerators))
+    worst[np.where(order % 2 == 0, order // 2, -(order // 2))] = units
+    product = np.sort(circulant_product(worst, kernel.numerators))[::-1]
     return list(map(int, product[product > 0].tolist()))
 
 

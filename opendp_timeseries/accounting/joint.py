@@ -240,10 +240,10 @@ def _trim_law(law: Law) -> Law:
 def _law_of_sum(terms: _Terms, split: _Split) -> Law:
     """Return the law of a sum of independent variables, from above for the class of functions of ``split``."""
     if math.prod(len(law.values) ** copies for law, copies in terms) <= _MAX_ATOMS:
-        total = Law(np.zeros(1), np.ones(1))
+        law_of_sum = Law(np.zeros(1), np.ones(1))
         for law in (law for law, copies in terms for _ in range(copies)):
-            total = _enumerate_sums(total, law)
-        return total
+            law_of_sum = _enumerate_sums(law_of_sum, law)
+        return law_of_sum
     lowest = up_fraction(sum(Fraction(float(law.values[0])) * copies for law, copies in terms))
     largest = math.fsum(float(law.values[-1]) * copies for law, copies in terms) * _TINY_MARGIN
     step = _reach_above_lowest(terms) / _POINTS * _TINY_MARGIN
@@ -260,8 +260,8 @@ def _law_of_sum(terms: _Terms, split: _Split) -> Law:
 
 def _enumerate_sums(x: Law, y: Law) -> Law:
     if len(x.values) == len(y.values) == 1:  # as below, without sorting
-        total = x.values + y.values
-        return Law(up_array(total) if total[0] > 0 else np.zeros(1), x.weights * y.weights * _TINY_MARGIN)
+        sums = x.values + y.values
+        return Law(up_array(sums) if sums[0] > 0 else np.zeros(1), x.weights * y.weights * _TINY_MARGIN)
     values: NDArray[np.float64] = np.add.outer(x.values, y.values).ravel()
     weights: NDArray[np.float64] = np.multiply.outer(x.weights, y.weights).ravel()
     order = np.argsort(values, kind="stable")
@@ -320,7 +320,7 @@ _Split = Callable[[NDArray[np.float64], NDArray[np.float64], float], NDArray[np.
 
 
 def _split_for_convex(below: NDArray[np.float64], place: NDArray[np.float64], step: float) -> NDArray[np.float64]:
-    """Split so that the mean is kept: for convex increasing functions."""
+    """Split so that the mean does not change: for convex increasing functions."""
     return np.minimum(place * _TINY_MARGIN, 1.0)
 
 
@@ -380,8 +380,8 @@ class FilteredLoss(NamedTuple):
     def of(cls, losses: Iterable[PrivacyLoss], order: float) -> FilteredLoss:
         """Return the loss of several releases."""
         # Rounded once, so that the sum does not depend on the order of the losses.
-        total = _fsum(up(count * _renyi(loss, order)) for loss, count in Counter(losses).items())
-        return cls(order, up(total) if total > 0 else 0.0)
+        sum_of_divergences = _fsum(up(count * _renyi(loss, order)) for loss, count in Counter(losses).items())
+        return cls(order, up(sum_of_divergences) if sum_of_divergences > 0 else 0.0)
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound on δ at ε."""

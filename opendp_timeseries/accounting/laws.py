@@ -125,16 +125,16 @@ def trials_sum(trials: Sequence[tuple[int, float]]) -> Law:
     :param trials: pairs ``(n, p)``, ``n`` at least 1, ``p`` in (0, 1].
     """
     certain = sum(n for n, p in trials if p == 1)
-    total = Lattice(1, certain, np.ones(1), 0.0)
+    lattice = Lattice(1, certain, np.ones(1), 0.0)
     for n, p in trials:
         if p < 1:
-            total = _sum(total, _kept_copies(1, n, p))
-    values = np.arange(total.first, total.first + len(total.mass), dtype=np.float64) * total.step
-    mass, largest = total.mass, float(sum(n for n, _ in trials))
-    if total.cut > 0:
+            lattice = _sum(lattice, _kept_copies(1, n, p))
+    values = np.arange(lattice.first, lattice.first + len(lattice.mass), dtype=np.float64) * lattice.step
+    mass, largest = lattice.mass, float(sum(n for n, _ in trials))
+    if lattice.cut > 0:
         if values[-1] < largest:
             values, mass = np.append(values, largest), np.append(mass, 0.0)
-        mass[-1] += total.cut
+        mass[-1] += lattice.cut
     return Law(values, mass * _LATTICE_MARGIN)
 
 

@@ -201,30 +201,30 @@ def _check_given(options: argparse.Namespace, *names: str) -> None:
     """Refuse options without some that must be given."""
     missing = [name for name in names if getattr(options, name) is None]
     if missing:
-        others = ", ".join("`end` or `size`" if name == "end" else f"`{name}`" for name in missing[1:])
+        further = ", ".join("`end` or `size`" if name == "end" else f"`{name}`" for name in missing[1:])
         rule = f"{'or `size` ' if missing[0] == 'end' else ''}must be given, as it is public"
-        raise _UsageRefusal(missing[0], ..., f"{rule}{f', and so must {others}' if others else ''}")
+        raise _UsageRefusal(missing[0], ..., f"{rule}{f', and so must {further}' if further else ''}")
 
 
 def _check_pairs(options: argparse.Namespace) -> None:
     """Refuse what says nothing without another word, and what must not be given with one."""
 
-    def shown(name: str) -> Any:
+    def quotable(name: str) -> Any:
         value = getattr(options, name)
         return ... if isinstance(value, (bool, list)) else Quoted(value)
 
     for name, word in EVERY.items():
         if getattr(options, name) in (None, word.usual):
             continue
-        value = shown(name)
+        value = quotable(name)
         for need in word.needs:
             if getattr(options, need) is None:
                 remedy = "give its name" if need == "file" else f"give `{need}`"
                 raise _UsageRefusal(name, value, f"is for {EVERY[need].gives}", f"{remedy}, or leave it out")
         for rival, why in word.bars:
             if getattr(options, rival) is not None:
-                other = "" if shown(rival) is ... else f" ({shown(rival)})"
-                rule = f"and `{rival}`{other} must not both be given{why}"
+                rival_value = "" if quotable(rival) is ... else f" ({quotable(rival)})"
+                rule = f"and `{rival}`{rival_value} must not both be given{why}"
                 raise _UsageRefusal(name, value, rule, "leave one out")
 
 

@@ -112,7 +112,7 @@ def _paying(
     """Yield a function that makes the release, and add to whatever ends the block which entry is spent."""
     resume, counting = bool(options.resume), stage("Counting, and adding noise", quiet=options.quiet)
 
-    def make_unpaid(read: Callable[[], object]) -> Any:
+    def make_unpaid(read: Callable[[], object]) -> object:
         log = read()
         with counting, held_back():
             return measurement(log)

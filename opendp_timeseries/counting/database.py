@@ -511,15 +511,15 @@ def _instants(
         return ibis.ifelse(when.between(0, last), _clamp(when, 0, last).cast("int64"), -1), readable, rule
     ticks = dialect.ticks(table, time)
     grid.check_times(np.dtype(f"datetime64[{ticks.unit}]"), aware=ticks.aware)
-    scale = {"us": 1000, "ns": 1}[ticks.unit]
-    low, high = (rule.start - _FAR) // scale, (rule.stop + _FAR) // scale
+    length = {"us": 1000, "ns": 1}[ticks.unit]  # of a tick, in nanoseconds
+    low, high = (rule.start - _FAR) // length, (rule.stop + _FAR) // length
     instants = _clamp(ticks.values, low, high)  # far times, and null, stay off the grid
     changes, offsets, start, stop, width, uneven = rule
-    if uneven is None and not any(np.any(number % scale) for number in (changes, offsets, start, stop, width)):
+    if uneven is None and not any(np.any(number % length) for number in (changes, offsets, start, stop, width)):
         # All is said in the unit of the column.
-        rule = StepRule(changes // scale, offsets // scale, start // scale, stop // scale, width // scale, None)
+        rule = StepRule(changes // length, offsets // length, start // length, stop // length, width // length, None)
     else:
-        instants *= scale
+        instants *= length
     return instants if ticks.aware else _to_utc(instants, rule), readable, rule
 
 

@@ -73,13 +73,13 @@ def _batches(table: dataset.Dataset, reading: Reading) -> Iterator[pyarrow.Table
         files = _files(table, reading)
         for _, declared in files:
             yield declared.get("schema", table.schema).empty_table()
-        done, total = 0, sum(log.metadata.num_rows for log, _ in files if hasattr(log, "metadata"))
+        done, rows = 0, sum(log.metadata.num_rows for log, _ in files if hasattr(log, "metadata"))
         for log, declared in files:
             scanned = log.scanner(**options, **declared).to_batches()
             while batches := _some(scanned):
                 yield (some := pyarrow.Table.from_batches(batches))
                 done += some.num_rows
-                report(done, total)
+                report(done, rows)
         return
     except _RefusedError:
         raise

@@ -321,7 +321,7 @@ def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[F
     form = None
     if time_unit is not None:
         unit = check.choice("time_unit", time_unit, TIME_UNITS)
-        read, aware = partial(_from_number, scale=10**9 // TIME_UNITS[unit]), True
+        read, aware = partial(_from_number, factor=10**9 // TIME_UNITS[unit]), True
     elif time_format is not None:
         _check_format(time_format)
         read, form = partial(_from_format, time_format=time_format), _form(time_format)
@@ -377,9 +377,9 @@ def _form(time_format: str) -> re.Pattern[bytes] | None:
     return re.compile(form.encode())
 
 
-def _from_number(text: str, scale: int) -> int | None:
+def _from_number(text: str, factor: int) -> int | None:
     try:
-        number = _DOWN.multiply(decimal.Decimal(text.strip()), scale)
+        number = _DOWN.multiply(decimal.Decimal(text.strip()), factor)
         return int(number.to_integral_value(decimal.ROUND_FLOOR)) if abs(number) < _LAST else None
     except decimal.DecimalException:
         return None

@@ -1,8 +1,8 @@
 """Keep the counted steps of an individual a gap apart: first come, then rest.
 
-Of the steps of one individual in one series, in order, the first is kept; those less than ``gap`` after the last that
-was *kept* are not; and so on. The last of those kept is then left out if it is within ``gap`` of the first around the
-cycle of the grid. Proof: docs/proofs/counts.md.
+Of the steps of one individual in one series, in order, the first counts; those less than ``gap`` after the last that
+*counts* do not; and so on. The last of those that count is then left out if it is within ``gap`` of the first around
+the cycle of the grid. Proof: docs/proofs/counts.md.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ Marks = NDArray[np.bool_]
 
 
 def mark_apart(steps: Ints, begins: Ints, *, gap: int, cycle: int) -> Marks:
-    """Mark the steps that are kept, of many groups at once: one for each individual and series.
+    """Mark the steps that count, of many groups at once: one for each individual and series.
 
     :param steps: group after group, in ``0 … cycle - 1``, distinct and in order within each.
     :param begins: where each group begins; none is empty.
@@ -27,16 +27,16 @@ def mark_apart(steps: Ints, begins: Ints, *, gap: int, cycle: int) -> Marks:
     lengths = np.diff(begins, append=steps.size)
     # All groups on one line, further from each other than the gap.
     line = steps + np.repeat(np.arange(begins.size) * (cycle + gap), lengths)
-    marks = _kept_on_line(line, gap)
-    # At most one kept step is so far behind the first that it is near to it around the cycle: the last.
+    marks = _first_on_line(line, gap)
+    # At most one such step is so far behind the first that it is near to it around the cycle: the last.
     marks &= steps - np.repeat(steps[begins], lengths) <= cycle - gap
     return marks
 
 
-def _kept_on_line(line: Ints, gap: int) -> Marks:
+def _first_on_line(line: Ints, gap: int) -> Marks:
     """Mark the first of increasing numbers, then the first at least ``gap`` after it, and so on."""
-    # A number so far from the one before it is kept, whatever was kept before: it starts a run of its own. The second
-    # of a run is never kept, so that only runs of three and more have to be walked.
+    # A number so far from the one before it is marked, whatever was before: it starts a run of its own. The second
+    # of a run never is, so that only runs of three and more have to be walked.
     marks = np.ones(line.size, dtype=np.bool_)
     np.greater_equal(line[1:] - line[:-1], gap, out=marks[1:])
     starts = np.flatnonzero(marks)

@@ -18,8 +18,8 @@ def progress_listener(listener: Callable[[float], None]) -> Iterator[None]:
         _listener.reset(token)
 
 
-def report(done: int, total: int) -> None:
-    """Report progress to the current listener, if any, where the total is known."""
+def report(done: int, number: int) -> None:
+    """Report progress to the current listener, if any, where the number is known."""
     listener = _listener.get()
-    if listener is not None and total > 0:
-        listener(done / total)
+    if listener is not None and number > 0:
+        listener(done / number)

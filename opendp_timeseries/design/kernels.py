@@ -268,8 +268,8 @@ def _decreasing(
     distances = np.arange(len(weights))
     copies = np.where(2 * distances % size == 0, 1, 2)  # the centre, and the antipode of an even cycle, are their own
     # A hair low, by more than the few rounding errors here, so that the sum of the floors is at most `units`.
-    scale = units / math.fsum(copies * weights) * (1 - 2.0**-45)
-    half = np.floor(weights * scale).astype(np.int64)
+    factor = units / math.fsum(copies * weights) * (1 - 2.0**-45)
+    half = np.floor(weights * factor).astype(np.int64)
     remainder = units - int(copies @ half)  # at least 0, and at most one for each of the `size` taps
     pairs = max(remainder - 1, 0) // 2
     half[1 : pairs + 1] += 1

@@ -311,33 +311,34 @@ class Plan:
 
     def _rows(self) -> tuple[list[str], list[list[str]], list[bool]]:
         """Return header, cells, and which rows are recommended; columns with the same value everywhere are left out."""
-        best, shown = self.recommended, self._candidates_to_show()
+        best, candidates = self.recommended, self._candidates_to_show()
         columns = {
             "cap": [
-                "–" if candidate.participation_cap is None else str(candidate.participation_cap) for candidate in shown
+                "–" if candidate.participation_cap is None else str(candidate.participation_cap)
+                for candidate in candidates
             ],
-            "gap": ["–" if candidate.participation_cap is None else str(candidate.gap) for candidate in shown],
-            "design": [str(candidate) for candidate in shown],
-            "lost": ["–" if candidate.lost is None else f"{candidate.lost:.1%}" for candidate in shown],
+            "gap": ["–" if candidate.participation_cap is None else str(candidate.gap) for candidate in candidates],
+            "design": [str(candidate) for candidate in candidates],
+            "lost": ["–" if candidate.lost is None else f"{candidate.lost:.1%}" for candidate in candidates],
         }
         for name in ("scale", "noise", "bias", "interpolated", "smoothed"):
-            columns[name] = [f"{getattr(candidate, name):.4g}" for candidate in shown]
+            columns[name] = [f"{getattr(candidate, name):.4g}" for candidate in candidates]
         caps = {candidate.participation_cap for candidate in self.candidates} - {None}
         gaps = {candidate.gap for candidate in self.candidates if candidate.participation_cap}
         for name, is_shown in (("cap", len(caps) > 1), ("gap", len(gaps) > 1), ("lost", self.gaps_included)):
             if not is_shown:
                 del columns[name]
         rows = [list(row) for row in zip(*columns.values(), strict=True)]
-        return list(columns), rows, [candidate is best for candidate in shown]
+        return list(columns), rows, [candidate is best for candidate in candidates]
 
     def _candidates_to_show(self) -> list[Candidate]:
         """Return those with the best cap and gap, those with the best filter of every other pair, and mechanisms."""
         best = self.recommended.pair if self.gaps_included else _best_pair(self.candidates)
-        shown: list[Candidate] = []
+        candidates: list[Candidate] = []
         for pair, group in itertools.groupby(self.candidates, key=lambda candidate: candidate.pair):
-            candidates = list(group)
-            shown += candidates if pair == best else [_recommended(candidates)]
-        return [*shown, *self.mechanisms]
+            of_pair = list(group)
+            candidates += of_pair if pair == best else [_recommended(of_pair)]
+        return [*candidates, *self.mechanisms]
 
     def __repr__(self) -> str:
         return self.report()
@@ -360,24 +361,24 @@ class Plan:
         """
         from opendp_timeseries.results.plot import new_axes
 
-        shown = self._candidates_to_show()
-        axes = new_axes(height=1.2 + 0.28 * len(shown)) if axes is None else axes
-        at = np.arange(len(shown))
+        candidates = self._candidates_to_show()
+        axes = new_axes(height=1.2 + 0.28 * len(candidates)) if axes is None else axes
+        at = np.arange(len(candidates))
         # A private series is never interpolated: a line through its last tier would only stretch the axis.
         lines = [
             (candidate.interpolated, candidate.noise) if candidate.name != PRIVATE else (np.nan, np.nan)
-            for candidate in shown
+            for candidate in candidates
         ]
         axes.barh(at, [line for line, _ in lines], height=0.62, color="0.82", label="interpolated")
         axes.barh(at, [noise for _, noise in lines], height=0.3, color="0.55", label="of which noise")
-        axes.plot([_smoothed(candidate) for candidate in shown], at, "k|", ms=11, mew=2, label="smoothed")
+        axes.plot([_smoothed(candidate) for candidate in candidates], at, "k|", ms=11, mew=2, label="smoothed")
         axes.axvline(self.deviation, color="black", linewidth=0.8, linestyle=":", label="a flat line")
         header, rows, _ = self._rows()
         end = header.index("design")  # behind cap, gap, or both, where they differ
         labels = ["".join(f"{header[k]} {row[k]}, " for k in range(end) if row[k] != "–") + row[end] for row in rows]
         axes.set_yticks(at, labels, fontsize="small")
-        axes.get_yticklabels()[shown.index(self.recommended)].set_fontweight("bold")
-        axes.set_ylim(len(shown) - 0.5, -0.5)
+        axes.get_yticklabels()[candidates.index(self.recommended)].set_fontweight("bold")
+        axes.set_ylim(len(candidates) - 0.5, -0.5)
         axes.set_xlabel("expected root mean squared error, in the signal's unit\n" + self.title, fontsize="small")
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, frameon=False, fontsize="small")
         return axes
@@ -683,7 +684,7 @@ def plan(
     )
 
 
-def _check_without_cap(gaps: Sequence[int], sampling_probability: Any) -> None:
+def _check_without_cap(gaps: Sequence[int], sampling_probability: float | Sequence[float] | None) -> None:
     if gaps != [1] or (sampling_probability is not None and np.any(np.asarray(sampling_probability) != 1)):
         raise Refusal(
             "gap",

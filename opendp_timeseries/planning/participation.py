@@ -72,10 +72,10 @@ def remaining_fraction(
         ratio, error = without_gap._correction(weighting)
         return 1 / ratio, error / ratio**2
     remaining, remaining_error = with_gap._sum(*with_gap._steps(weighting))
-    total, total_error = without_gap._sum(*without_gap._steps(None))
-    if not 0 < remaining < total:
-        return 1.0, total_error / total if total > 0 else math.inf
-    return remaining / total, math.hypot(remaining_error, total_error * remaining / total) / total
+    complete, complete_error = without_gap._sum(*without_gap._steps(None))
+    if not 0 < remaining < complete:
+        return 1.0, complete_error / complete if complete > 0 else math.inf
+    return remaining / complete, math.hypot(remaining_error, complete_error * remaining / complete) / complete
 
 
 def participation_of(shares: Mapping[float, int], size: int) -> Participation:
@@ -171,9 +171,9 @@ class Participation:
 
     def fraction_above(self, cap: int) -> float:
         """Return the fraction of individuals who take part in more than ``cap`` steps."""
-        total = float(self.individuals.sum())
+        individuals = float(self.individuals.sum())
         above = self.individuals @ np.array([np.sum(w[n > cap]) for n, w in self._bins])
-        return float(above) / total if total > 0 else 0.0
+        return float(above) / individuals if individuals > 0 else 0.0
 
     def fraction_lost(self, cap: int, *, excess: str = "downweight", norm: str | None = None) -> float:
         """Return the fraction of counts that a participation cap loses.

@@ -102,8 +102,8 @@ def split_budget(loss: Loss, parts: Sequence[float], share: Fraction = _KEPT_BAC
     if isinstance(loss, tuple):
         return list(zip(*(split_budget(number, parts, share) for number in loss), strict=True))
     divided = Fraction(check.real("loss", loss, minimum=0.0)) * (share if len(parts) > 1 else 1)
-    total = sum(map(Fraction, parts))
-    return [down_fraction(divided * Fraction(part) / total) + 0.0 for part in parts]
+    sum_of_parts = sum(map(Fraction, parts))
+    return [down_fraction(divided * Fraction(part) / sum_of_parts) + 0.0 for part in parts]
 
 
 def _pair(loss: Loss) -> tuple[float, float]:
@@ -290,8 +290,8 @@ class Context(dp.Context):
             return
         spent, loss = self.current_privacy_loss(), measurement.map(self.d_in)
         parts = zip(*(pair if isinstance(limit, tuple) else (pair,) for pair in (spent, loss)), strict=True)
-        total = tuple(itertools.starmap(_exact_sum, parts))
-        if not _is_within(total, limit if isinstance(limit, tuple) else (limit,)):
+        spent_with_query = tuple(itertools.starmap(_exact_sum, parts))
+        if not _is_within(spent_with_query, limit if isinstance(limit, tuple) else (limit,)):
             raise Refusal(
                 "loss of the query",
                 Quoted(loss),

@@ -91,7 +91,7 @@ def plot(
     :param guarantee: (ε, δ) for one individual, or the guarantee in words, for the caption. By default that of the
         release, if it states one; of a reconciled series, the joint one of all that it is made from; of a panel, that
         of all of it. ``""`` leaves it out of the caption.
-    :param sharey: draw the series of a panel on equal axes, so that heights compare; False gives each its own scale.
+    :param sharey: draw the series of a panel on equal axes, so that heights compare; False gives each its own axis.
         By default they are equal unless heights differ tenfold, as of a city and its districts.
     :return: the axes; of a panel, by key. Their figure is ``next(iter(axes.values())).figure``.
     :raises ImportError: without Matplotlib, naming the extra to install.

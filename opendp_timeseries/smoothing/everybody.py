@@ -187,9 +187,9 @@ class Everybody(NamedTuple):
 
     :param by_level: by how much each step goes along with the level.
     :param events: steps of single events.
-    :param rates: of each scale at every step, in units of the values.
-    :param levels: of each scale, above zero.
-    :param count_covariance: covariance over the scales of how counts vary, at the mean rate.
+    :param rates: of each tier at every step, in units of the values.
+    :param levels: of each tier, above zero.
+    :param count_covariance: covariance over the tiers of how counts vary, at the mean rate.
     """
 
     mean: Array

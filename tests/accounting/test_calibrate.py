@@ -37,15 +37,15 @@ def jointly(losses, *, adaptivity="non-adaptive"):
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    ({"delta": 1e-6}, "either epsilon and delta, or rho"),
-    ({"epsilon": 1.0, "rho": 1.0, "delta": 1e-6}, "either epsilon and delta, or rho"),
-    ({"epsilon": 1.0}, r"delta \(0.0\) must be greater than 0"),
-    ({"epsilon": -1.0, "delta": 1e-6}, r"epsilon \(-1.0\) must be at least 0"),
-    ({"epsilon": math.nan, "delta": 1e-6}, r"epsilon \(nan\) must be finite"),
-    ({"epsilon": 1.0, "delta": 0.0}, r"delta \(0.0\) must be greater than 0"),
-    ({"epsilon": 1.0, "delta": 1.0}, r"delta \(1.0\) must be less than 1"),
-    ({"rho": -0.1, "delta": 1e-6}, r"rho \(-0.1\) must be at least 0"),
-    ({"rho": 0.1, "delta": 1.0}, r"failure_probability \(1.0\) must be less than 1"),
+    ({"delta": 1e-6}, "a budget"),
+    ({"epsilon": 1.0, "rho": 1.0, "delta": 1e-6}, "a budget"),
+    ({"epsilon": 1.0}, "delta"),
+    ({"epsilon": -1.0, "delta": 1e-6}, "epsilon"),
+    ({"epsilon": math.nan, "delta": 1e-6}, "epsilon"),
+    ({"epsilon": 1.0, "delta": 0.0}, "delta"),
+    ({"epsilon": 1.0, "delta": 1.0}, "delta"),
+    ({"rho": -0.1, "delta": 1e-6}, "rho"),
+    ({"rho": 0.1, "delta": 1.0}, "failure_probability"),
 ])  # fmt: skip
 def test_budgets_are_checked_when_they_are_made(given, message):
     refuses(message, Budget, **given)
@@ -147,8 +147,10 @@ def test_what_is_never_enough_is_refused():
 def test_a_loss_that_jumps_is_refused_or_met():
     # A broken loss, which never says the same twice: no guess leaves the search.
     worse = itertools.count(2)
-    with pytest.raises(ValueError, match="is reached by no scale"):
-        calibrate(lambda factor: law(180, 0.1).at(factor / next(worse) ** 3), Budget(epsilon=0.5, delta=1e-4))
+    refuses(
+        "budget",
+        lambda: calibrate(lambda factor: law(180, 0.1).at(factor / next(worse) ** 3), Budget(epsilon=0.5, delta=1e-4)),
+    )
 
 
 def test_where_any_noise_does_hardly_any_is_asked_for():

@@ -310,10 +310,14 @@ def test_at_the_edges():
         loss = joint_loss([one, unbounded, filtered(3, 0.5, 1.0, size=20, std=2.0)], adaptivity=adaptivity)
         assert loss.delta(1.0) == 1
         assert loss.epsilon(1e-6) == loss.renyi(2.0) == loss.zero_concentrated(1e-3)[0] == math.inf
-    refuses("losses must not be empty", joint_loss, [])
-    refuses(r"scale \(0.25\) must be at least 0.5", PrivacyLoss, joint_loss([one, one]).law, 0.25)
-    with pytest.raises(ValueError, match="is reached by no scale"):
-        calibrate(lambda factor: joint_loss([one, count(3, 0.5, 0.0)], factor=factor), Budget(epsilon=1.0, delta=1e-6))
+    refuses("losses", joint_loss, [])
+    refuses("scale", PrivacyLoss, joint_loss([one, one]).law, 0.25)
+    refuses(
+        "budget",
+        lambda: calibrate(
+            lambda factor: joint_loss([one, count(3, 0.5, 0.0)], factor=factor), Budget(epsilon=1.0, delta=1e-6)
+        ),
+    )
     assert least_factor([nothing], 1.0, 1e-6) == 0
     refuses("budget", least_factor, [one, unbounded], 1.0, 1e-6)
     assert least_factor([count(1, 1e-9, 1.0)] * 2, 1.0, 1e-6) < 1e-200
@@ -328,7 +332,7 @@ def test_far_tails_are_not_lost():
 
 @pytest.mark.parametrize("adaptivity", ["fully adaptive", "none", True])
 def test_no_joint_loss_is_stated_where_it_is_no_bound(adaptivity):
-    refuses("adaptivity .* must be one of 'non-adaptive', 'adaptive'", joint_loss, [count(1, 1.0, 1.0)] * 2,
+    refuses(r"adaptivity.*'non-adaptive'.*'adaptive'", joint_loss, [count(1, 1.0, 1.0)] * 2,
             adaptivity=adaptivity)  # fmt: skip
 
 

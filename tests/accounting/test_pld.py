@@ -80,5 +80,5 @@ def test_refusals():
     law, _ = LAWS["small"]
     refuses("scale", law.at(0.0).distribution)
     refuses("discretization", law.at(0.7).distribution, discretization=1e-9)
-    refuses("raise the scale", law.at(0.01).distribution)
+    refuses("the profile", law.at(0.01).distribution)
     assert not math.isinf(law.at(5.0).distribution().get_epsilon_for_delta(1e-6))

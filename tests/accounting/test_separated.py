@@ -271,7 +271,7 @@ def test_a_gap_is_a_positive_whole_number(gap, error):
 
 
 def test_a_gap_fits_on_the_cycle_and_may_be_of_numpy():
-    refuses(r"gap \(11\) must be at most 10", count, 10, 11, 2)
+    refuses("gap", count, 10, 11, 2)
     assert type(count(10, np.int64(3), 2).gap) is int
     assert count(1, 1, 1) == influence_of(1, 1)
 

@@ -633,17 +633,17 @@ def refusal(case, engine):
     """What an engine, or the count, says of a combination that cannot be; None where it can."""
     said = []
     if case.whole and case.excess != "drop" and case.tiers is None:
-        said.append("nobody is weighed down")
+        said.append("step_cap, key_cap, groups and per")
     if case.period is not None:
         integer, grid = isinstance(case.period.length, int), case.grid
         if case.whole:
-            said.append("once over a whole grid")
+            said.append("period")
         elif integer != (grid.edges is None) or (not integer and grid.zone is None):
             said.append("zone|grid of integer steps")
         elif not integer and not whole_steps(grid, case.period.length):
-            said.append("in more than one")
+            said.append(r"step \d+ of TimeGrid")
         elif case.totals and not {*case.period_starts()} <= {*case.totals}:
-            said.append("each be within")
+            said.append("^per ")
     database = engine in DATABASES
     for name, kind in (("who", case.who), ("where", case.where)):
         if kind is not None and (kind == "lists" or (database and not KINDS[kind].in_database)):
@@ -651,9 +651,9 @@ def refusal(case, engine):
     if case.when is not None:
         kind = TIMES[case.when]
         if kind.integer != (case.grid.edges is None) or (database and not kind.database):
-            said.append("not instants|not step numbers|'when' of type")
+            said.append("times of type|'when' of type")
         elif kind.naive and case.grid.zone is None and kind.type != pa.string() and engine != "objects":
-            said.append("carry no zone|zone=")
+            said.append("times of type|zone")
     return "|".join(said) or None
 
 

@@ -100,7 +100,7 @@ def test_the_share_that_is_read_grows_to_the_whole(tmp_path):
 
 
 def test_one_column_is_not_who_and_when(tmp_path):
-    with pytest.raises(ValueError, match="column 'when' must not be identifier and time at once; give another time"):
+    with pytest.raises(ValueError, match=r"^column 'when'"):
         read_csv_log(log_file(tmp_path, 1), count_of("when", "when", GRID).reading, zone="UTC")
 
 
@@ -124,6 +124,6 @@ def test_a_log_that_was_read_says_which_column_it_lacks(tmp_path):
     asked = count_of("who", "when", GRID, step_cap=1)
     log = read_csv_log(log_file(tmp_path, 1), asked.reading, zone="UTC")
     for table in (log, log_in_utc({"who": np.arange(2), "when": np.zeros(2, "M8[s]")})):
-        with pytest.raises(ValueError, match=r"column 'what' is missing; the table has \['who', 'when'\]"):
+        with pytest.raises(ValueError, match=r"^column 'what'.*'who'.*'when'"):
             memory.count(table, count_of("what", "when", GRID), bytes(16))
-        refuses(r"column 'what' is missing", memory.check_schema, table, identifier="who", time="what")
+        refuses("column 'what'", memory.check_schema, table, identifier="who", time="what")

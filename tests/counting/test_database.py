@@ -220,11 +220,11 @@ def test_a_context_on_an_ibis_table(backend, log_space):
 
 
 @pytest.mark.parametrize(("change", "error", "words"), [
-    ({"id": pa.array([[1]] * WHO.size)}, TypeError, r"'id' of type .*(int64|bigint).* cannot identify"),
+    ({"id": pa.array([[1]] * WHO.size)}, TypeError, "column 'id' of type array<int64>"),
     ({"id": TIME}, TypeError, "'id' of type timestamp"),
-    ({"time": pa.array(SECONDS, pa.float64())}, TypeError, "'time' of type float64 does not hold times"),
+    ({"time": pa.array(SECONDS, pa.float64())}, TypeError, "column 'time' of type float64"),
     ({"time": pa.array([str(second) for second in SECONDS])}, TypeError, "'time' of type string"),
-    ({"time": pa.array(SECONDS)}, TypeError, "int64 are not instants"),
+    ({"time": pa.array(SECONDS)}, TypeError, "times of type int64"),
 ])  # fmt: skip
 def test_columns_are_refused_by_type(backend, change, error, words):
     refuses(words, lambda: count(backend.table(**{"id": pa.array(WHO), "time": TIME} | change)), error=error)
@@ -232,8 +232,14 @@ def test_columns_are_refused_by_type(backend, change, error, words):
 
 def test_tables_are_refused_by_name(backend):
     table = backend.table(id=pa.array(WHO), time=TIME, price=pa.array([[1]] * WHO.size))
-    refuses("'time' is missing", lambda: count(table.drop("time")))
-    refuses("carry no zone", count, table, TimeGrid(size=3, start="2013-01-01T00:00Z", step="1h"), error=TypeError)
+    refuses("column 'time'", lambda: count(table.drop("time")))
+    refuses(
+        "times of type datetime64[us]",
+        count,
+        table,
+        TimeGrid(size=3, start="2013-01-01T00:00Z", step="1h"),
+        error=TypeError,
+    )
     refuses("'price' of type", count, table, error=TypeError, by="price", keys=["a"])
     assert engine_of(table) is engine
 
@@ -243,7 +249,7 @@ def test_backends_are_refused_by_name(log_space):
     elsewhere = ibis.polars.connect({"log": polars.DataFrame({"id": [1], "time": [1]})}).table("log")
     for table, words in (
         (elsewhere, r"backend 'polars' .*to_pyarrow"),
-        (ibis.table({"id": "int64", "time": "int64"}, name="nowhere"), "belongs to no backend"),
+        (ibis.table({"id": "int64", "time": "int64"}, name="nowhere"), "the Ibis table"),
     ):
         refuses(words, count, table, TimeGrid(size=3), error=TypeError)
         assert not log_space[0].member(table)

@@ -104,11 +104,11 @@ def test_no_rows_and_no_files(tmp_path, log_space):
 
 
 @pytest.mark.parametrize(("change", "error", "words"), [
-    ({"id": pa.array([[1]] * ROWS)}, TypeError, "'id' of type list.* cannot identify"),
-    ({"time": pa.array([[1]] * ROWS)}, TypeError, "'time' of type list.* does not hold times"),
-    ({"time": pa.array(WHO * 1.0)}, TypeError, "float64 are not instants"),
-    ({"time": pa.array(WHO)}, TypeError, "int64 are not instants"),
-    ({"id": None}, ValueError, "'id' is missing"),
+    ({"id": pa.array([[1]] * ROWS)}, TypeError, "column 'id' of type list<element: int64>"),
+    ({"time": pa.array([[1]] * ROWS)}, TypeError, "column 'time' of type list<element: int64>"),
+    ({"time": pa.array(WHO * 1.0)}, TypeError, "times of type float64"),
+    ({"time": pa.array(WHO)}, TypeError, "times of type int64"),
+    ({"id": None}, ValueError, "column 'id'"),
 ])  # fmt: skip
 def test_columns_are_refused_by_type_before_any_row_is_read(tmp_path, monkeypatch, change, error, words):
     columns = {"id": pa.array(WHO), "time": TIME} | change
@@ -223,7 +223,7 @@ def test_keys_of_folders_that_were_read_as_numbers_are_refused_by_name(tmp_path)
     log = ds.dataset(tmp_path, format="parquet", partitioning=declared)
     assert engine_of(log).count(log, count, bytes(16)).tolist() == [2, 0, 0, 1]
     log = ds.dataset(tmp_path, format="parquet", partitioning="hive")
-    with pytest.raises(TypeError, match=r"key '007' matches nothing, as it is '7' in column 'station' of type int32"):
+    with pytest.raises(TypeError, match=r"^key '007'.*'7'.*'station'.*int32"):
         engine_of(log).count(log, count, bytes(16))
     numbers = make.changed(count, panel=(7, 8))
     assert engine_of(log).count(log, numbers, bytes(16)).tolist() == [2, 0, 0, 1]

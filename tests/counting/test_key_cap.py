@@ -30,8 +30,8 @@ def test_series_are_chosen_alike_and_many_series_do_not_keep_a_step():
 def test_a_key_cap_is_public_and_of_a_panel(log_space):
     panel = {"by": "v", "keys": ["a"]}
     for given, error, words in (
-        ({"key_cap": 1}, ValueError, r"key_cap \(1\) requires by= and keys="),
-        (panel | {"key_cap": 0}, ValueError, r"key_cap \(0\) must be at least 1"),
+        ({"key_cap": 1}, ValueError, "key_cap"),
+        (panel | {"key_cap": 0}, ValueError, "key_cap"),
         (panel | {"key_cap": 1.5}, TypeError, "key_cap"),
     ):
         refuses(words, ts.make_participation_count, *log_space, GRID, error=error, participation_cap=1, **given)

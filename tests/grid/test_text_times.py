@@ -209,9 +209,7 @@ class TestEveryTable:
         pytest.importorskip("duckdb")
         table = ibis.duckdb.connect().create_table("log", schema=ibis.schema({"id": "int64", "time": "string"}))
         count = count_of(grid=self.GRID)
-        with pytest.raises(
-            TypeError, match=r"column 'time' of type string does not hold times; cast it to a timestamp"
-        ):
+        with pytest.raises(TypeError, match=r"^column 'time' of type string"):
             engine_of(table).count(table, count, bytes(16))
 
 
@@ -269,7 +267,7 @@ class TestFormats:
     @pytest.mark.parametrize("said", ["+02:00", " -0500", "+01", "-5", " UTC+2", "GMT-05:00", "\N{MINUS SIGN}05:00"])
     def test_another_offset_is_read_and_never_taken_for_mere_letters(self, tmp_path, said):
         refuses(
-            r"must not hold an offset as it stands; write %z in its place",
+            "time_format",
             self.read,
             tmp_path,
             f"%Y-%m-%dT%H:%M:%S{said}",
@@ -341,8 +339,8 @@ class TestParquet:
         if first == second and first in ("naive", "in ms", "aware"):
             self.test_are_read_as_such(tmp_path, [first, second])
             return
-        refuses(r"UTC for timestamps of one type alone, which column 'time' \(", self.log, tmp_path, first, second)
+        refuses(r"times_zone.*'time'", self.log, tmp_path, first, second)
 
     @pytest.mark.parametrize("kinds", [["text"], ["naive", "text"], ["text", "aware"], ["aware", "text"]])
     def test_text_is_refused_in_any_file(self, tmp_path, kinds):
-        refuses("column 'time' of type string does not hold times", self.log, tmp_path, *kinds, error=TypeError)
+        refuses("column 'time' of type string", self.log, tmp_path, *kinds, error=TypeError)

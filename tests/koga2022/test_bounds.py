@@ -207,7 +207,7 @@ def test_classical_theorem_is_checked_not_trusted():
     assert not paper.classical_holds(8.0, 1e-4)
     truth = oracle.gaussian_profile(8, 1 / oracle.classical_scale(8, 1e-4, 1))
     assert truth > 1e-4
-    refuses("use analytic_scale", paper.classical_scale, 8.0, 1e-4, 1.0)
+    refuses("the classical theorem", paper.classical_scale, 8.0, 1e-4, 1.0)
 
 
 # --- The figures of Table 2's setting: (0.5, 1e-4), p = 0.1 ---
@@ -304,4 +304,4 @@ def test_bad_parameters_are_refused_by_name(call, message):
 
 def test_rows_of_another_l1_norm_are_refused():
     doubled = FilterConstants(row_energy=0.5, stable_rank=10, norm=2.0, l1_norm=2.0)
-    refuses("divide the taps by their sum", paper.with_filter, 0.5, 10, 0.1, doubled)
+    refuses("l1_norm", paper.with_filter, 0.5, 10, 0.1, doubled)

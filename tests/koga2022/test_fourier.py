@@ -255,13 +255,13 @@ def test_best_frequencies_weighs_what_is_left_out_against_noise():
 
 
 @pytest.mark.parametrize(("call", "error", "message"), [
-    (lambda: transformation(10, 6), ValueError, "at most 5"),
-    (lambda: transformation(10, 0), ValueError, "at least 1"),
+    (lambda: transformation(10, 6), ValueError, r"frequencies.*5"),
+    (lambda: transformation(10, 0), ValueError, r"frequencies.*1"),
     (lambda: transformation(10, 2.0), TypeError, "frequencies"),
     (lambda: transformation(10, True), TypeError, "bool"),
     (lambda: transformation(10, 2, output_metric=influence_distance()), TypeError, "output_metric"),
     (lambda: transformation(10, 2, output_metric=dp.l2_distance(T="i32")), TypeError, "output_metric"),
-    (lambda: make_fourier_coefficients(signal_domain("f64", 10), L2, 2), TypeError, "needs the influence metric"),
+    (lambda: make_fourier_coefficients(signal_domain("f64", 10), L2, 2), TypeError, "a signal of floats"),
     (
         lambda: make_fourier_coefficients(signal_domain("i64", 10), dp.symmetric_distance(), 2),
         TypeError,
@@ -270,13 +270,13 @@ def test_best_frequencies_weighs_what_is_left_out_against_noise():
     (
         lambda: make_fourier_coefficients(signal_domain("f64", 10), influence_distance(43), 2),
         ValueError,
-        "fewer resolution_bits",
+        "a signal of 43 bits behind the point",
     ),
-    (lambda: make_fourier_coefficients(dp.atom_domain(T=int), L2, 2), TypeError, "vector domain"),
-    (lambda: fourier_series(np.zeros(4), 10), ValueError, "odd number"),
-    (lambda: fourier_series(np.zeros(5), 4), ValueError, "at most size"),
+    (lambda: make_fourier_coefficients(dp.atom_domain(T=int), L2, 2), TypeError, "input_domain"),
+    (lambda: fourier_series(np.zeros(4), 10), ValueError, "coefficients"),
+    (lambda: fourier_series(np.zeros(5), 4), ValueError, "coefficients"),
     (lambda: fourier_series(np.zeros(1), 0), ValueError, "size"),
-    (lambda: best_frequencies(np.array([1.0, np.nan]), lambda k: 1.0), ValueError, "public series"),
+    (lambda: best_frequencies(np.array([1.0, np.nan]), lambda k: 1.0), ValueError, "proxy"),
 ])  # fmt: skip
 def test_bad_parameters_are_refused_by_name(call, error, message):
     refuses(message, call, error=error)
@@ -292,4 +292,4 @@ def test_no_row_raises_and_large_values_saturate():
 
 def test_a_panel_is_refused():
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=12)
-    refuses("of one series", make_fourier_coefficients, domain, influence_distance(panel_size=3), 3, error=TypeError)
+    refuses("input_metric", make_fourier_coefficients, domain, influence_distance(panel_size=3), 3, error=TypeError)

@@ -162,7 +162,7 @@ def test_whatever_happens_during_a_release(tmp_path, attack, moment):
         assert made is None
         (folder / "alias.ledger").unlink()
     if attack is cut_its_end and made is None:
-        refuses("breaks off", ts.Ledger, where / "people.ledger")
+        refuses("ledger", ts.Ledger, where / "people.ledger")
         return
     found = ts.Ledger(where / "people.ledger")
     assert found.verify().within

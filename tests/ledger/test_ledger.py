@@ -110,20 +110,16 @@ def _with_a_foreign_stage(where, noise):
 @pytest.mark.parametrize("where", ["before", "in between", "in a composition"])
 def test_a_stage_that_no_release_knows_of_is_not_charged_for_less_than_it_does(tmp_path, where):
     book, noise = new(tmp_path), ts.then_subsampled_gaussian(60.0, sampling_probability=0.5, delta=1e-6)
-    with pytest.raises(ValueError, match=r"not of this package \(make_user_transformation\)"):
-        book.release(_with_a_foreign_stage(where, noise), nothing_is_read)
+    refuses("measurement", lambda: book.release(_with_a_foreign_stage(where, noise), nothing_is_read))
     assert book.entries == ()
 
 
 def test_no_noise_is_sought_for_a_chain_that_reaches_further_than_its_releases_know(tmp_path):
     chain = count() >> _stage(count().output_space, _further)
+    refuses("chain", new(tmp_path).least_scale, chain, sampling_probability=0.5)
+    refuses("chain", lambda: ts.Programme.plan([count(), chain], epsilon=1.0, delta=1e-6, sampling_probability=0.5))
     refuses(
-        r"not of this package \(make_user_transformation\)", new(tmp_path).least_scale, chain, sampling_probability=0.5
-    )
-    with pytest.raises(ValueError, match=r"not of this package \(make_user_transformation\)"):
-        ts.Programme.plan([count(), chain], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
-    refuses(
-        r"not of this package \(make_user_transformation\)",
+        "chain",
         ts.Programme.plan([count()], epsilon=1.0, delta=1e-6, sampling_probability=0.5).measurement,
         chain,
     )
@@ -183,10 +179,10 @@ def test_what_would_exceed_the_budget_is_refused_before_data_are_read(tmp_path, 
     least = book.least_scale(count(), sampling_probability=0.5)
     for scale in (least * (1 - 1e-9), 1.0):
         before = book.path.read_bytes()
-        refuses(r"exceed the budget of .*nothing was read or spent", book.release, measurement(scale), nothing_is_read)
+        refuses("this release", book.release, measurement(scale), nothing_is_read)
         assert book.path.read_bytes() == before
     book.release(measurement(least), lambda: LOG)
-    refuses("would exceed the budget", book.release, measurement(1000.0), nothing_is_read)
+    refuses("this release", book.release, measurement(1000.0), nothing_is_read)
     assert book.least_scale(count(), sampling_probability=0.5) > 1000 * least
 
 
@@ -201,12 +197,12 @@ def test_a_record_of_a_release_made_elsewhere_is_spent_too(tmp_path):
     release = measurement(4.0)(LOG)
     book.add(release)
     assert states(book) == ["released"]
-    refuses(r"is in .* already", book.add, release.at_distance(2))
+    refuses("release", book.add, release.at_distance(2))
     book.add(measurement(4.0)(LOG))
     assert not book.spent().within  # it happened, and so it is entered
     assert "exceeds the budget" in repr(book)
     assert not book.verify().within
-    refuses("would exceed", book.release, measurement(1e6), nothing_is_read)
+    refuses("this release", book.release, measurement(1e6), nothing_is_read)
     refuses("ledger", book.least_scale, count(), sampling_probability=0.5)
 
 
@@ -271,7 +267,7 @@ def test_a_measurement_that_fails_has_spent_and_can_be_resumed(tmp_path, monkeyp
     spent = book.spent()
     assert spent.epsilon > 0
     assert book.paid(measurement(21.0)) is None
-    refuses("has no entry for this measurement", book.release, measurement(21.0), nothing_is_read, resume=True)
+    refuses("resume", book.release, measurement(21.0), nothing_is_read, resume=True)
     assert book.paid(measurement()) == book.entries[0]
     release = book.release(measurement(), LOG, resume=True)
     assert (states(book), book.spent()) == (["released"], spent)
@@ -301,14 +297,14 @@ def test_an_open_entry_is_resumed_before_one_that_is_complete(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0), "must return a"),
-        (lambda: count(), "must be a Measurement"),
-        (lambda: count() >> ts.then_subsampled_gaussian(0.0, sampling_probability=0.5, delta=1e-6), "adds no noise"),
+        (lambda: dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0), "measurement"),
+        (lambda: count(), "measurement"),
+        (lambda: count() >> ts.then_subsampled_gaussian(0.0, sampling_probability=0.5, delta=1e-6), "measurement"),
         (
             lambda: (ts.event_log_domain(identifier="id", time="time"), dp.change_one_distance())
             >> ts.then_participation_count(ts.TimeGrid(size=9), participation_cap=1, excess="drop")
             >> ts.then_subsampled_gaussian(50.0, sampling_probability=0.5, delta=1e-6),
-            "the unit of privacy of the ledger is one individual added or removed; that of the release is",
+            "the unit of privacy of the ledger",
         ),
     ],
 )  # fmt: skip
@@ -355,7 +351,7 @@ def test_what_is_no_release_is_refused(tmp_path):
         >> ts.then_participation_histogram(ts.TimeGrid(size=9), edges=[1])
         >> ts.then_subsampled_gaussian(9.0, sampling_probability=0.5, delta=1e-6),
     ):
-        refuses("process what it releases afterwards", book.release, wrong, nothing_is_read)
+        refuses("measurement", book.release, wrong, nothing_is_read)
     assert book.entries == ()
 
 
@@ -378,8 +374,12 @@ def test_a_release_with_other_noise_than_was_entered_is_withheld(tmp_path):
 
 def test_a_release_that_states_less_than_it_loses_is_not_added(tmp_path):
     book, release = new(tmp_path), measurement()(LOG)
-    with pytest.raises(ValueError, match="is stated, but"):
-        book.add(dataclasses.replace(release, statement=dataclasses.replace(release.stated, loss=((0.01, 1e-6),))))
+    refuses(
+        "loss",
+        lambda: book.add(
+            dataclasses.replace(release, statement=dataclasses.replace(release.stated, loss=((0.01, 1e-6),)))
+        ),
+    )
     assert book.entries == ()
 
 
@@ -409,20 +409,26 @@ def test_other_identifiers_and_other_days_are_other_individuals(tmp_path):
         refuses("the ledger", book.add, made(log))
         assert book.path.read_bytes() == before
         releases = [book.releases()[0].at_distance(1), made(log)]
-        refuses("identifier column", ts.write_releases, releases)
-        with pytest.raises(ValueError, match="same columns"):
-            ts.Programme.plan([of_columns("buyer", "entered", metric=metric)[0], chain],
-                              epsilon=1.0, delta=1e-6, sampling_probability=0.5)  # fmt: skip
+        refuses("releases", ts.write_releases, releases)
+        refuses(
+            "releases",
+            lambda: ts.Programme.plan(
+                [of_columns("buyer", "entered", metric=metric)[0], chain],  # noqa: B023
+                epsilon=1.0,
+                delta=1e-6,
+                sampling_probability=0.5,
+            ),
+        )
 
 
 def test_what_is_planned_is_the_whole_query(tmp_path):
     programme = ts.Programme.plan([of_columns("buyer")[0]], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
     book = new(tmp_path, programme=programme)
     for other in (of_columns("seller")[0], of_columns("buyer", "left")[0], of_columns("buyer", month=2)[0]):
-        refuses("one release of the programme, in columns", programme.measurement, other)
+        refuses("chain", programme.measurement, other)
     log = {"buyer": LOG["id"], "time": LOG["time"], "left": LOG["time"]}
     scale = programme.designs[0].scale
-    with pytest.raises(ValueError, match="and its programme, it leads"):  # equal caps are not enough
+    with pytest.raises(ValueError, match=r"^this release"):  # equal caps are not enough
         book.release(of_columns("buyer", "left", scale=scale)[1], nothing_is_read)
     release = book.release(programme.measurement(of_columns("buyer")[0]), log)
     assert book.spent().adaptivity == "adaptive"
@@ -449,7 +455,9 @@ def test_behind_filters_the_law_is_that_of_reacting_data_unless_promised(tmp_pat
     assert blocks.scale > 1.001 * fixed.scale
     losses = [design.loss() for design in promised.designs]
     assert joint_loss(losses, adaptivity="adaptive").epsilon(1e-6) > 1.0
-    refuses("exceeds its budget", dataclasses.replace, promised, adaptivity="adaptive")  # without the promise
+    refuses(
+        "the releases of the programme", dataclasses.replace, promised, adaptivity="adaptive"
+    )  # without the promise
     for programme in (plain, promised):
         book = new(tmp_path / programme.adaptivity, programme=programme)
         for month in (1, 2, 3):
@@ -462,7 +470,7 @@ def test_behind_filters_the_law_is_that_of_reacting_data_unless_promised(tmp_pat
     epsilons = [json.loads(text)["joint_loss"][0][0] for text in texts]
     assert epsilons[0] < epsilons[1]
     document = json.loads(texts[0]) | {"adaptivity": "adaptive"}
-    refuses("the releases together give", ts.read_releases, json.dumps(document))
+    refuses("joint_loss", ts.read_releases, json.dumps(document))
 
 
 # ---- programmes
@@ -473,7 +481,7 @@ def test_a_programme_is_reserved_and_runs_in_any_order(tmp_path):
     programme = ts.Programme.plan(months, epsilon=1.0, delta=1e-6, sampling_probability=0.5)
     book = new(tmp_path, programme=programme)
     assert book.programme == programme
-    refuses("and its programme, it leads", book.release, measurement(1000.0, month=7), nothing_is_read)
+    refuses("this release", book.release, measurement(1000.0, month=7), nothing_is_read)
     for month in (2, 1, 4):
         book.release(programme.measurement(months[month - 1]), LOG)
         assert book.spent()[0] == "adaptive"
@@ -481,7 +489,7 @@ def test_a_programme_is_reserved_and_runs_in_any_order(tmp_path):
     assert repr(book).count("    planned   ") == 1
     assert book._repr_html_().count("<td>planned</td>") == 1
     assert book._repr_html_().startswith("<p>Budget: (ε = ")
-    refuses("would exceed", book.release, programme.measurement(months[0]), nothing_is_read)  # each runs once
+    refuses("this release", book.release, programme.measurement(months[0]), nothing_is_read)  # each runs once
     book.release(programme.measurement(months[2]), LOG)
     assert 0.999 < book.verify().epsilon <= 1.0
 
@@ -538,8 +546,8 @@ def test_a_ledger_of_two_names_is_refused(tmp_path):
     book = new(tmp_path)
     (tmp_path / "another.ledger").hardlink_to(book.path)
     for path in (book.path, tmp_path / "another.ledger"):
-        refuses("several names", ts.Ledger, path)
-    refuses("several names", book.release, measurement(), nothing_is_read)
+        refuses("ledger", ts.Ledger, path)
+    refuses("ledger", book.release, measurement(), nothing_is_read)
     (tmp_path / "another.ledger").unlink()
     book.release(measurement(), LOG)
 
@@ -562,7 +570,7 @@ def test_a_torn_file_is_refused_wherever_it_ends(tmp_path):
     ends |= set(random.Random(1).sample(range(len(whole)), 50))
     for end in ends - {len(whole)}:
         book.path.write_bytes(whole[:end])
-        refuses(r"people\.ledger\) is refused: it", ts.Ledger, book.path)
+        refuses("ledger", ts.Ledger, book.path)
     book.path.write_bytes(whole)
     assert ts.Ledger(book.path).verify() == book.spent()
 
@@ -575,11 +583,11 @@ def test_an_edited_file_is_refused(tmp_path):
     draw = random.Random(2)
     for place in [0, len(whole) - 1, *(draw.randrange(len(whole)) for _ in range(60))]:
         book.path.write_bytes(whole[:place] + bytes([whole[place] ^ draw.randrange(1, 256)]) + whole[place + 1 :])
-        refuses("is refused", ts.Ledger, book.path)
+        refuses("ledger", ts.Ledger, book.path)
     lines = whole.splitlines(keepends=True)
     for order in ([0, 3, 4, 1, 2, 5], [0, 1, 2, 5], [0, 1, 2, 3, 4], [0, 1, 2, 3, 3, 4, 5]):
         book.path.write_bytes(b"".join(lines[k] for k in order))
-        refuses("is refused", ts.Ledger, book.path)
+        refuses("ledger", ts.Ledger, book.path)
 
 
 def test_what_was_read_of_a_ledger_stays_in_it(tmp_path):
@@ -595,7 +603,7 @@ def test_what_was_read_of_a_ledger_stays_in_it(tmp_path):
     for content in (*flipped, earlier, other.path.read_bytes(), b""):
         book.path.write_bytes(content)
         for use in (book.spent, lambda: book.release(measurement(50.0, 3), nothing_is_read)):
-            refuses(r"begin with the content that was read before: .* an entry was removed", use)
+            refuses("ledger", use)
     book.path.write_bytes(whole)
     assert book.entries == last
     another = ts.Ledger(book.path)
@@ -610,7 +618,7 @@ def test_a_last_line_of_other_entries_is_refused(tmp_path):
     assert json.loads(last)["entries"] == len(lines) == 3
     for number in (0, 2, 4, 999):
         book.path.write_bytes(b"".join([*lines, last.replace(b'"entries": 3', b'"entries": %d' % number)]))
-        refuses(f"its last line, for {number} entries, does not match the 3 entries before it", ts.Ledger, book.path)
+        refuses(f"ledger.*{number}.*3", ts.Ledger, book.path)
 
 
 def test_an_entry_with_a_right_digest_of_its_own_is_refused(tmp_path):
@@ -622,33 +630,30 @@ def test_an_entry_with_a_right_digest_of_its_own_is_refused(tmp_path):
     entry = json.dumps(line["entry"] | {"at": "2001-01-01T00:00:00Z"}).encode()
     lines[1] = b'{"digest": "%s", "entry": %s}' % (_digest(before["digest"], entry).encode(), entry)
     book.path.write_bytes(b"\n".join(lines))
-    refuses("line 3, or a line before it, was changed after it was written", ts.Ledger, book.path)
+    refuses(r"ledger.*3", ts.Ledger, book.path)
 
 
 @pytest.mark.parametrize("foreign", [b"", b"{}", b"when,who\n1,2\n", b"\x00" * 500, "record"])
 def test_another_file_is_refused(tmp_path, foreign):
     path = tmp_path / "people.ledger"
     path.write_bytes(measurement()(LOG).to_json().encode() + b"\n" if foreign == "record" else foreign)
-    refuses(r"is refused: it is in another format", ts.Ledger, path)
+    refuses("ledger", ts.Ledger, path)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda lines: lines[1].update(spent=2), "in the place of entry 1"),
-        (lambda lines: lines[1].update(designs=[]), "is empty"),
-        (lambda lines: lines[1].update(more=1), "'more' that is not known"),
-        (lambda lines: lines[1]["designs"][0].update(scale="much"), "scale of design must be float"),
-        (lambda lines: lines[1]["designs"][0].update(scale=0), "must be greater than 0"),
-        (
-            lambda lines: lines[1]["designs"][0]["count"]["reading"]["unit"].update(replaced=True),
-            "the unit of privacy of the ledger is one individual added or removed",
-        ),
-        (lambda lines: lines[2].update(released=3), "completed without being open"),
-        (lambda lines: lines.append(lines[2]), "completed without being open"),
+        (lambda lines: lines[1].update(spent=2), "entry 1"),
+        (lambda lines: lines[1].update(designs=[]), "entry 1"),
+        (lambda lines: lines[1].update(more=1), "'more'"),
+        (lambda lines: lines[1]["designs"][0].update(scale="much"), "scale of design"),
+        (lambda lines: lines[1]["designs"][0].update(scale=0), "scale"),
+        (lambda lines: lines[1]["designs"][0]["count"]["reading"]["unit"].update(replaced=True), "unit of privacy"),
+        (lambda lines: lines[2].update(released=3), "3"),
+        (lambda lines: lines.append(lines[2]), "4"),
         (lambda lines: lines[0].update(epsilon=-1.0), "epsilon"),
-        (lambda lines: lines[0].update(format="another"), "must be in the format"),
-        (lambda lines: lines[0].pop("order"), "'order' that is missing"),
+        (lambda lines: lines[0].update(format="another"), "format"),
+        (lambda lines: lines[0].pop("order"), "'order'"),
     ],
 )
 def test_a_file_with_right_digests_and_wrong_content_is_refused(tmp_path, change, message):
@@ -657,7 +662,7 @@ def test_a_file_with_right_digests_and_wrong_content_is_refused(tmp_path, change
     lines = entries_of(book)
     change(lines)
     rewrite(book, lines)
-    refuses(rf"is refused: .*{message}", ts.Ledger, book.path)
+    refuses(rf"ledger.*{message}", ts.Ledger, book.path)
 
 
 def test_a_record_of_something_else_is_found_by_verification(tmp_path):
@@ -666,7 +671,7 @@ def test_a_record_of_something_else_is_found_by_verification(tmp_path):
     lines = entries_of(book)
     lines[1]["designs"][0]["scale"] = 40.0  # as if less had been spent
     rewrite(book, lines)
-    refuses("releases of entry 1 that do not have the designs", ts.Ledger(book.path).verify)
+    refuses(r"ledger.*1", ts.Ledger(book.path).verify)
 
 
 @pytest.mark.parametrize("planned", [False, True])
@@ -681,7 +686,7 @@ def test_what_a_release_says_of_its_ledger_is_verified(tmp_path, planned):
         lines = copy.deepcopy(right)
         lines[2]["releases"][0]["statement"]["parent"] |= change
         rewrite(book, lines)
-        refuses("a release of entry 1 that says that it is", ts.Ledger(book.path).verify)
+        refuses(r"ledger.*1", ts.Ledger(book.path).verify)
     rewrite(book, right)
     assert ts.Ledger(book.path).verify().within
 
@@ -702,7 +707,7 @@ def test_parts_of_a_programme_name_it_in_the_same_words(tmp_path, planned):
     lines = entries_of(book)
     lines[2]["releases"][0]["statement"]["parent"]["number"] = 1
     rewrite(book, lines)
-    refuses("a release of entry 1 that says that it is entry 1 of", ts.Ledger(book.path).verify)
+    refuses(r"ledger.*1.*1", ts.Ledger(book.path).verify)
 
 
 def test_parts_that_several_ledgers_paid_for_are_of_one_programme(tmp_path):
@@ -712,7 +717,7 @@ def test_parts_that_several_ledgers_paid_for_are_of_one_programme(tmp_path):
     parts = [new(tmp_path / name, programme=programme).release(part, LOG) for name in ("first", "second")]
     assert len(ts.read_releases(ts.write_releases(parts))) == 2
     for third in (new(tmp_path / "third", programme=programme).release(part, LOG), part(LOG)):
-        refuses("its parts together give", ts.write_releases, [*parts, third])
+        refuses("loss of the parent", ts.write_releases, [*parts, third])
 
 
 def test_a_ledger_has_the_budget_of_its_programme(tmp_path):
@@ -721,7 +726,7 @@ def test_a_ledger_has_the_budget_of_its_programme(tmp_path):
     first = entries_of(book)[0]
     for change in ({"epsilon": 0.1}, {"delta": 1e-9}, {"unit": first["unit"] | {"replaced": True}}):
         rewrite(book, [first | change])
-        refuses("must have the same budget and unit of privacy", ts.Ledger, book.path)
+        refuses("ledger", ts.Ledger, book.path)
 
 
 def test_a_ledger_is_made_where_none_is_and_opened_where_one_is(tmp_path):

@@ -39,13 +39,13 @@ def test_what_is_spent_is_the_sum_of_rho(tmp_path):
     # A release that states (ε, δ) spends its ρ.
     ledger.release(measurement(20.0, 2, delta=1e-6), LOG)
     assert ledger.spent().rho == pytest.approx(0.05, rel=1e-12)
-    refuses(r"it leads to ρ = 0\.1125.*, above ρ = 0\.1; nothing", ledger.release, measurement(8.0, 3), LOG)
+    refuses(r"this release.*0\.1125.*.*0\.1", ledger.release, measurement(8.0, 3), LOG)
     scale = ledger.least_scale(count(3), sampling_probability=1.0)
     assert scale == pytest.approx(math.sqrt(8 / 0.1), rel=1e-9)
     ledger.release(measurement(scale, 3), LOG)
     assert 0.1 * (1 - 1e-9) < ledger.spent().rho <= 0.1
     assert ledger.verify().adaptivity == "fully adaptive"
-    refuses(r"to ρ = 0\.102, above ρ = 0\.1; nothing was read", ledger.check, measurement(math.sqrt(8 / 0.004), 4))
+    refuses(r"this release.*0\.102.*0\.1", ledger.check, measurement(math.sqrt(8 / 0.004), 4))
     assert ledger.to_dict()["budget"] == {"rho": 0.1}
     for line in ledger.path.read_text("utf-8").splitlines():
         check(json.loads(line), "ledger-1.json")
@@ -60,7 +60,7 @@ def test_a_sample_is_refused_before_anything_is_spent(tmp_path):
         lambda: ledger.least_scale(count(), sampling_probability=0.5),
         lambda: ts.Programme.plan([count()], rho=0.1, sampling_probability=0.5),
     ):
-        refuses("must be 1 in zero_concentrated_divergence", ask)
+        refuses(r"sampling_probability.*1", ask)
     assert ledger.entries == ()
     ledger.add(sampled(LOG))  # it was released, and its sample may have caught all
     assert ledger.spent().rho == pytest.approx(8 / (2 * 100**2), rel=1e-9)
@@ -77,7 +77,7 @@ def test_a_programme_in_rho(tmp_path):
     document = programme.to_json()
     check(json.loads(document), "programme-1.json")
     assert ts.Programme.from_json(document) == programme
-    with pytest.raises(ValueError, match=r"have ρ = 0\.3.* together, which exceeds its budget of ρ = 0\.29"):
+    with pytest.raises(ValueError, match=r"^the releases of the programme.*0\.3.*.*0\.29"):
         ts.Programme.from_json(document.replace('"rho": 0.3', '"rho": 0.29'))
     ledger = ts.Ledger.create(tmp_path / "people.ledger", programme=programme)
     for chain in chains:
@@ -87,7 +87,7 @@ def test_a_programme_in_rho(tmp_path):
     standing = ledger.verify()
     assert (standing.adaptivity, standing.within) == ("adaptive", True)
     assert standing.rho == pytest.approx(0.3, rel=1e-9)
-    refuses("would exceed the budget", ledger.release, measurement(100.0, 5), LOG)
+    refuses("this release", ledger.release, measurement(100.0, 5), LOG)
 
 
 @pytest.mark.filterwarnings("ignore::opendp_timeseries.PeriodUnitWarning")

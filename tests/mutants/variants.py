@@ -440,7 +440,7 @@ MUTANTS = [
     mutant("a gap that ends with the grid", "mark_apart", given(cycle=lambda cycle: 2 * cycle),
            "test_what_is_left_of_all_sets_of_steps_is_apart_and_begins_with_the_first",
            "test_gap::test_removing_anyone_leaves_everyone_else_as_they_were"),
-    mutant("a gap from the last step seen, kept or not", "_kept_on_line", seeing(_walk=lambda line, kept, gap: kept),
+    mutant("a gap from the last step seen, kept or not", "_first_on_line", seeing(_walk=lambda line, kept, gap: kept),
            "test_what_is_left_of_all_sets_of_steps_is_apart_and_begins_with_the_first",
            ("test_first_come_then_rest", [0, 2, 4, 6, 8], 3, [0, 4, 8])),
     mutant("a gap between the series of a panel", "capped_count:_with_gap",

@@ -232,11 +232,18 @@ def test_the_level_and_its_correction_come_from_the_release():
     # The whole of it: what is lost of the level, and what of the rest cannot be told.
     bias = public.fraction_lost(50) * math.hypot(found.signal.mean, found.deviation)
     assert found.candidates[0].bias == pytest.approx(bias, rel=0.05)
-    with pytest.raises(ValueError, match="level must be given where step_cap"):
-        ts.plan(
-            ts.TimeGrid(size=SIZE), participation_cap=9, epsilon=1.0, delta=1e-6, step_cap=2,
-            season_amplitudes={24: 20.0}, participation=public,
-        )  # fmt: skip
+    refuses(
+        "level",
+        lambda: ts.plan(
+            ts.TimeGrid(size=SIZE),
+            participation_cap=9,
+            epsilon=1.0,
+            delta=1e-6,
+            step_cap=2,
+            season_amplitudes={24: 20.0},
+            participation=public,
+        ),
+    )
 
 
 @pytest.mark.thinned(2)
@@ -264,7 +271,7 @@ def test_what_a_gap_loses():
     assert sorted({each.lost for each in unknown.candidates[:-1]}) == pytest.approx(lost)
     neither = ts.plan(ts.TimeGrid(size=SIZE), **arguments)
     assert "What caps and gaps lose is not included" in neither.advice()
-    refuses("one for each gap", ts.plan, ts.TimeGrid(size=SIZE), error=TypeError, **arguments, participation={6: apart})
+    refuses("participation", ts.plan, ts.TimeGrid(size=SIZE), error=TypeError, **arguments, participation={6: apart})
 
 
 @pytest.mark.long

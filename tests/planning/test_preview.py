@@ -43,9 +43,8 @@ def test_a_preview_is_the_page_and_says_that_it_is_made_up(tmp_path):
     assert "<title>Made up: Visitors</title>" in page
     assert f"; in programme {programme.identifier[:16]} with (ε = 1, δ = 1e-06) in all." in page
     assert "56 steps from 2024-04-29" in page
-    refuses(r"number \(3\) must be at most 2; the releases are", programme.preview, number=3, level=300.0)
-    with pytest.raises(ValueError, match="level must be given"):
-        plan_of(deviation=20.0, time_scale=3.0).preview()
+    refuses("number", programme.preview, number=3, level=300.0)
+    refuses("level", lambda: plan_of(deviation=20.0, time_scale=3.0).preview())
 
 
 def test_made_up_numbers_are_as_described():

@@ -135,6 +135,6 @@ def test_counts_made_elsewhere():
         assert list(assumed(signal)) == list(range(SIZE))
     huge = np.full(SIZE, 2**64 - 1, dtype=np.uint64)
     assert list(assumed(huge)) == [2**63 - 1] * SIZE  # saturates
-    refuses("row of 50 integers, found dtype float64", assumed, np.arange(SIZE, dtype=float), error=dp.OpenDPException)
+    refuses("Refusal: a count signal .*float64", assumed, np.arange(SIZE, dtype=float), error=dp.OpenDPException)
     release = (assumed >> noise(failure_probability=1e-6))(huge)
     assert np.all(np.isfinite(release.values))

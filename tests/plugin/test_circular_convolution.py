@@ -153,7 +153,7 @@ def test_values_between_the_grid_are_rounded_to_it():
 
 
 def test_wrong_length_is_refused():
-    with pytest.raises(ValueError, match=r"values \(shape \(3,\)\) must have the shape \(4,\)"):
+    with pytest.raises(ValueError, match=r"^values.*3.*4"):
         circular_convolve([1, 2, 3], gaussian_kernel(4, 1.0))
 
 

@@ -46,10 +46,9 @@ def test_a_filter_spends_what_each_query_says():
     assert "release 4 in a Context" in series.guarantee()
     both = [ts.then_subsampled_gaussian(1.0, **SAMPLE)] * 2
     assert len(count(ctx.query(epsilon=0.1, delta=1e-7)).composition(both).release()) == 2
-    with pytest.raises(
-        ValueError, match=r"loss of the query \(\(0\.49.* exceeds what is left of the Context's \(1\.0, 1e-06\), of"
-    ):
-        count(ctx.query(epsilon=0.5, delta=1e-7)).subsampled_gaussian(**SAMPLE).release()
+    refuses(
+        "loss of the query", lambda: count(ctx.query(epsilon=0.5, delta=1e-7)).subsampled_gaussian(**SAMPLE).release()
+    )
 
 
 @pytest.mark.parametrize("loss", [dp.loss_of(rho=0.1), (dp.approximate(dp.zero_concentrated_divergence()), (0.1, 0.0))])
@@ -61,8 +60,7 @@ def test_a_filter_in_rho(loss):
         "0.1-zCDP in all"
     )
     if "delta" in share:
-        with pytest.raises(ValueError, match=r"must not be in \(ρ, δ\) .*; give the outer one shares"):
-            count(ctx.query(**share)).compositor(split_evenly_over=4)
+        refuses("the budget", lambda: count(ctx.query(**share)).compositor(split_evenly_over=4))
         return
     nested = count(ctx.query(**share)).compositor(split_evenly_over=4).release()
     first = nested.query().subsampled_gaussian(sampling_probability=1.0).release()
@@ -78,7 +76,7 @@ def test_a_query_above_what_is_left_does_not_end_a_filter(name):
         return getattr(ctx.query(**{name: share}).individual_count(), noise)().release()
 
     release(0.1)
-    refuses(r"exceeds what is left", release, 0.25)
+    refuses("loss of the query", release, 0.25)
     assert ctx.remaining_privacy_loss() == pytest.approx(0.2)
     release(0.1)
     assert ctx.current_privacy_loss() == pytest.approx(0.2)
@@ -95,7 +93,7 @@ def test_a_query_without_a_share_says_what_it_needs():
         lambda: ctx.query().individual_count().laplace().param(),
         lambda: counted.compositor(split_evenly_over=2),
     ):
-        refuses(r"this query has no share .*give one, as in context\.query\(epsilon=…", ask)
+        refuses("this query", ask)
     certain = count(ctx.query(epsilon=0.5, delta=2.0))
     refuses("share of the budget", certain.subsampled_gaussian, **SAMPLE)
     rho = count(context(dp.loss_of(rho=1.0)).query()).subsampled_gaussian(3.0, sampling_probability=1.0)

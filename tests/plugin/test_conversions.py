@@ -34,7 +34,6 @@ def test_a_profile_of_opendp_becomes_a_distribution_that_is_never_below():
 
 
 def test_only_a_profile_becomes_a_distribution():
-    with pytest.raises(TypeError, match="must be SmoothedMaxDivergence"):
-        privacy_loss_distribution(FLOAT >> dp.m.then_gaussian(2.0), 1.0)
+    refuses("output_measure", lambda: privacy_loss_distribution(FLOAT >> dp.m.then_gaussian(2.0), 1.0), error=TypeError)
     release = COUNT >> ts.then_subsampled_gaussian(scale=4.0, sampling_probability=0.1)
     refuses("tail", privacy_loss_distribution, release, tail=0.0)

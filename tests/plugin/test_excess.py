@@ -110,7 +110,7 @@ def test_nobody_moves_a_real_count_further_than_the_map_says(excess, unit, caps,
         assert longest > influence.l2 * (1 - 2.0**-14) * (0.9 if excess == "tiers" else 1)
     truths = {L2: longest, L1: moved.sum(axis=1).max()}
     if excess in ("l2", "tiers"):
-        refuses("norm='l1' or excess='drop'", lambda: chain >> ts.then_lp_distance(L1))
+        refuses(r"output_metric.*'l1'.*'drop'", lambda: chain >> ts.then_lp_distance(L1))
         del truths[L1]
     for norm, truth in truths.items():  # several do the most where all do the same
         cast = chain >> ts.then_lp_distance(norm)
@@ -129,8 +129,7 @@ def test_a_context_a_chain_and_a_document_agree(excess, unit, caps):
     for sample in ({"p": 1.0}, {"p": 0.5}, {"p": 0.5, "sampling": "stratified"}):
         options = {"sampling_probability": sample["p"], "sampling": sample.get("sampling", "poisson")}
         if excess == "tiers" and sample["p"] < 1:
-            with pytest.raises(ValueError, match=r"sampling_probability \(0\.5\) must be 1 for a count without a"):
-                chain >> ts.then_subsampled_gaussian(4.0, delta=delta, **options)
+            refuses("sampling_probability", lambda: chain >> ts.then_subsampled_gaussian(4.0, delta=delta, **options))  # noqa: B023
             continue
         if excess == "tiers":
             query = context.query().private_series(GRID, tiers=tiers(caps, unit), **CAPS[caps])
@@ -167,7 +166,7 @@ def test_more_than_one_individual_and_several_releases():
 def test_integer_metrics_take_whole_numbers_alone():
     for excess in ("l2", "l1"):
         chain = (LOG, dp.symmetric_distance()) >> stage(excess, "one")
-        with pytest.raises(TypeError, match=r"must have T=float, .* excess='drop' holds whole numbers"):
+        with pytest.raises(TypeError, match=r"^output_metric.*'drop'"):
             chain >> ts.then_lp_distance(dp.l2_distance(T=int))
     dropped = (LOG, dp.symmetric_distance()) >> stage("drop", "one")
     assert (dropped >> ts.then_lp_distance(dp.l1_distance(T=int))).map(1) == 2
@@ -175,7 +174,7 @@ def test_integer_metrics_take_whole_numbers_alone():
 
 def test_a_wrong_word_is_refused():
     for wrong in ("scale", "l2", 3, ["drop"]):
-        with pytest.raises(ValueError, match=r"excess .* must be one of 'downweight', 'drop'"):
+        with pytest.raises(ValueError, match=r"^excess.*'downweight'.*'drop'"):
             (LOG, dp.symmetric_distance()) >> ts.then_participation_count(GRID, participation_cap=2, excess=wrong)
 
 
@@ -213,7 +212,7 @@ def test_a_kernel_is_rounded_to_fit_behind_what_scales_and_the_release_says_so()
     assert release.verify()
     small = ts.gaussian_kernel(4, 1.0, resolution_bits=10)  # stays as it is
     assert signal_of(chain >> ts.then_circulant_filter(small)).kernels == (small,)
-    refuses(r"room for values up to .* first.convolve\(second\)", lambda: by_itself >> ts.then_circulant_filter(fine))
+    refuses("kernel resolution", lambda: by_itself >> ts.then_circulant_filter(fine))
 
 
 def test_totals_are_sums_of_the_very_weights():

@@ -44,7 +44,7 @@ def test_numpy_integers_are_integers(log_space, cap):
 @pytest.mark.parametrize(("table", "message"), [
     ({"id": np.zeros(1, "V8"), "time": np.array([0])}, "column 'id' of type .V8"),
     ({"id": np.array([1]), "time": np.zeros(1, "m8[s]")}, "column 'time' of type timedelta64"),
-    ({"id": np.array([1])}, "column 'time' is missing"),
+    ({"id": np.array([1])}, "Refusal: column 'time'"),
     ({"id": np.array([1, 2]), "time": np.array([0])}, "equally long"), ([1, 2], "a table of type list"),
 ])  # fmt: skip
 def test_a_bad_schema_is_refused_by_name_and_type(log_space, table, message):
@@ -54,7 +54,7 @@ def test_a_bad_schema_is_refused_by_name_and_type(log_space, table, message):
 
 
 @pytest.mark.parametrize(("changes", "error", "message"), [
-    ({"participation_cap": 0}, ValueError, r"participation_cap \(0\) must be at least 1"),
+    ({"participation_cap": 0}, ValueError, r"^participation_cap"),
     ({"participation_cap": True}, TypeError, "participation_cap"),
     ({"participation_cap": 2.0}, TypeError, "participation_cap"),
     ({"step_cap": -1}, ValueError, r"step_cap \(-1\)"), ({"step_cap": np.bool_(True)}, TypeError, "step_cap"),
@@ -67,19 +67,28 @@ def test_bad_parameters_are_refused_at_construction(log_space, changes, error, m
 def test_wrong_spaces_and_grids_are_refused(log_space):
     grid = ts.TimeGrid(size=5)
     vectors = dp.vector_domain(dp.atom_domain(T="i64"), size=5)
-    with pytest.raises(TypeError, match="use event_log_domain"):
-        ts.make_participation_count(vectors, dp.symmetric_distance(), grid, participation_cap=2)
-    with pytest.raises(TypeError, match="must count individuals"):
-        ts.make_participation_count(log_space[0], dp.hamming_distance(), grid, participation_cap=2)
-    with pytest.raises(TypeError, match=r"grid .* must be given as a TimeGrid"):
-        ts.make_participation_count(*log_space, 5, participation_cap=2)
+    refuses(
+        "input_domain",
+        lambda: ts.make_participation_count(vectors, dp.symmetric_distance(), grid, participation_cap=2),
+        error=TypeError,
+    )
+    refuses(
+        "input_metric",
+        lambda: ts.make_participation_count(log_space[0], dp.hamming_distance(), grid, participation_cap=2),
+        error=TypeError,
+    )
+    refuses("grid", ts.make_participation_count, *log_space, 5, error=TypeError, participation_cap=2)
     for given in ({"excess": "drop"}, {"excess": "downweight"}, {"norm": "l1"}, {"per": "all"}):
-        with pytest.raises(ValueError, match=rf"{next(iter(given))} \(.*\) requires a participation_cap"):
+        with pytest.raises(ValueError, match=rf"^{next(iter(given))} \("):
             ts.make_participation_count(*log_space, grid, **given)
-    with pytest.raises(ValueError, match=r"tiers \(.*\) must be left out with a participation_cap"):
-        ts.make_participation_count(*log_space, grid, participation_cap=2, tiers=ts.Tiers(ends=(2,)))
-    with pytest.raises(TypeError, match="participation_cap must be given"):
-        ts.make_assume_participation(ts.count_signal_domain(5), dp.symmetric_distance())
+    refuses(
+        "tiers", lambda: ts.make_participation_count(*log_space, grid, participation_cap=2, tiers=ts.Tiers(ends=(2,)))
+    )
+    refuses(
+        "participation_cap",
+        lambda: ts.make_assume_participation(ts.count_signal_domain(5), dp.symmetric_distance()),
+        error=TypeError,
+    )
     assert ts.event_log_domain(identifier="id", time="time") == log_space[0]
     assert ts.event_log_domain(identifier="id", time="when") != log_space[0]
     for bad in ({"identifier": "a", "time": "a"}, {"identifier": 3, "time": "a"}):

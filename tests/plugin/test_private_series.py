@@ -134,11 +134,11 @@ def test_in_opendps_own_context_it_says_its_share(log_space):
 
 
 @pytest.mark.parametrize(("given", "error", "message"), [
-    ({}, TypeError, "epsilon must be given"), ({"epsilon": 1.0}, TypeError, "delta must be given"),
+    ({}, TypeError, "epsilon"), ({"epsilon": 1.0}, TypeError, "delta"),
     ({"epsilon": -1.0, "delta": 1e-6}, ValueError, "epsilon"),
-    ({**BUDGET, "tiers": (10, 50)}, TypeError, r"tiers .* must be given as Tiers\(ends=\(10, 50\)\)"),
-    ({**BUDGET, "tiers": ts.Tiers(ends=(60,))}, ValueError, r"must be below the most steps .* \(60\)"),
-    ({**BUDGET, "keys": [1]}, TypeError, "must be given together"),
+    ({**BUDGET, "tiers": (10, 50)}, TypeError, "tiers"),
+    ({**BUDGET, "tiers": ts.Tiers(ends=(60,))}, ValueError, "ends of tiers"),
+    ({**BUDGET, "keys": [1]}, TypeError, "by (None) and keys ([1])"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused_by_name(log_space, given, error, message):
     refuses(message, ts.make_private_series, *log_space, GRID, error=error, **given)
@@ -149,10 +149,7 @@ def test_sampled_tiers_are_refused_as_no_noise_is_saved(log_space):
     # Half of the steps, with as much noise as this, tell less of the mean than all of them do.
     whole, half = (ts.least_scale(chain, **BUDGET, sampling_probability=p) for p in (1.0, 0.5))
     assert half > 1.08 * whole * 0.5**0.5
-    with pytest.raises(
-        ValueError, match=r"sampling_probability \(0\.5\) must be 1 for a count without a participation_cap"
-    ):
-        chain >> ts.then_subsampled_gaussian(half, sampling_probability=0.5)
+    refuses("sampling_probability", lambda: chain >> ts.then_subsampled_gaussian(half, sampling_probability=0.5))
 
 
 PANEL = {"by": "site", "keys": [0, 1, 2]}
@@ -251,26 +248,25 @@ def test_a_series_of_a_panel_with_groups_states_no_loss_of_its_own():
     assert ts.loss_over_periods(release, periods=1).epsilon(1e-6) > 0
     assert (np.array(chain(log)).reshape(-1, 7)[-1] ** 2).sum() > 7  # of one series alone, steps that are fully counted
     for part in release.parts():
-        with pytest.raises(ValueError, match="not known"):
-            ts.loss_over_periods(part, periods=1)
+        refuses("this signal", ts.loss_over_periods, part, periods=1)
 
 
 def test_groups_that_cannot_be_are_refused_before_anything_is_spent(log_space):
     for options, message in (
-        ({"groups": {"city": [0, 1, 2]}}, "groups require by= and keys="),
-        (PANEL | {"shares": (0.5, 0.5)}, r"shares \(\(0.5, 0.5\)\) require groups"),
-        (PANEL | {"groups": {"city": [0, 1]}}, "every key of the panel must be in a group; 2 is in none"),
-        (PANEL | {"groups": {"city": [0, 1, 2, 3]}}, "3 of 'city' is not one"),
-        (PANEL | {"groups": {"city": [0, 1, 2]}, "key_cap": 1}, r"key_cap \(1\) must be left out with groups"),
-        (PANEL | {"groups": {"city": [0, 1, 2]}, "shares": (0.9, 0.2)}, "must add up to 1"),
+        ({"groups": {"city": [0, 1, 2]}}, "groups"),
+        (PANEL | {"shares": (0.5, 0.5)}, "shares"),
+        (PANEL | {"groups": {"city": [0, 1]}}, r"every key of the panel.*2"),
+        (PANEL | {"groups": {"city": [0, 1, 2, 3]}}, r"groups.*3.*'city'"),
+        (PANEL | {"groups": {"city": [0, 1, 2]}, "key_cap": 1}, "key_cap"),
+        (PANEL | {"groups": {"city": [0, 1, 2]}, "shares": (0.9, 0.2)}, r"shares.*1"),
     ):
         refuses(message, ts.make_private_series, *log_space, GRID, **options, **BUDGET)
     panel = PANEL | {"groups": {"city": [0, 1, 2]}}
     for caps in ({"participation_cap": 3}, {"participation_cap": 3, "norm": "l1", "per": "all"}):
-        with pytest.raises(ValueError, match=r"participation_cap \(3\) must be left out with groups"):
-            log_space >> ts.then_participation_count(GRID, **panel, **caps)
+        refuses("participation_cap", lambda: log_space >> ts.then_participation_count(GRID, **panel, **caps))  # noqa: B023
     count = log_space >> ts.then_participation_count(GRID, **panel)
     for stage in (ts.then_totals({"city": [0, 1, 2]}), ts.then_circulant_filter(ts.boxcar_kernel(SIZE, width=3))):
         refuses(r"tiers|panel", lambda: count >> stage, error=(ValueError, TypeError, dp.OpenDPException))  # noqa: B023
-    with pytest.raises(TypeError, match="must be a mapping"):
-        log_space >> ts.then_private_series(GRID, **PANEL, groups=["city"], **BUDGET)
+    refuses(
+        "groups", lambda: log_space >> ts.then_private_series(GRID, **PANEL, groups=["city"], **BUDGET), error=TypeError
+    )

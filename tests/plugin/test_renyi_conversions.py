@@ -36,10 +36,10 @@ def test_a_curve_is_never_below_the_zcdp_that_it_comes_from():
 def test_a_queryable_is_not_handed_out_under_a_converted_loss():
     interactive = adaptive(dp.zero_concentrated_divergence())
     assert isinstance(interactive(1), dp.Queryable)
-    with pytest.raises(dp.OpenDPException, match="an interactive measurement cannot be converted"):
+    with pytest.raises(dp.OpenDPException, match="Refusal: an interactive measurement"):
         make_zCDP_to_renyiDP(interactive)(1)
     both = dp.c.make_composition([gaussian(2.0), interactive])
-    with pytest.raises(dp.OpenDPException, match="an interactive measurement cannot be converted"):
+    with pytest.raises(dp.OpenDPException, match="Refusal: an interactive measurement"):
         make_zCDP_to_renyiDP(both)(1)
 
 
@@ -51,7 +51,7 @@ def test_a_queryable_under_a_renyi_curve_is_refused_too():
         adaptive(dp.zero_concentrated_divergence()).invoke,
         lambda d_in: lambda alpha: alpha * d_in,
     )
-    with pytest.raises(dp.OpenDPException, match="an interactive measurement cannot be converted"):
+    with pytest.raises(dp.OpenDPException, match="Refusal: an interactive measurement"):
         make_renyiDP_to_approxDP(interactive)(1)
 
 

@@ -55,7 +55,7 @@ def test_the_bound_on_the_whole_log_counts():
     count = (DOMAIN, BOUNDS) >> COUNTS["series"]
     bounds = [Bound(by=["site"], per_group=1), Bound(by=[], per_group=4), Bound(by=[], per_group=5)]
     assert count.map(bounds).individuals == 4
-    with pytest.raises(dp.OpenDPException, match=r"d_in must bound the whole log, by dp\.polars\.Bound\(by=\[\]"):
+    with pytest.raises(dp.OpenDPException, match="Refusal: d_in"):
         count.map([Bound(by=["site"], per_group=1, num_groups=2)])
 
 
@@ -109,7 +109,7 @@ def test_queries_of_a_context_read_some_rows():
     release = nested.log_query(rows=pl.col("time") > 3).private_series(GRID, time="time").release()
     assert release.guarantee().endswith("; in a Context with (ε = 1, δ = 1e-06) in all")
     assert release.stated.loss[0] == pytest.approx((0.125, 1.25e-7), rel=1e-8)
-    with pytest.raises(TypeError, match=r"query\(\).count\(…\) on the Context asks OpenDP's own queries"):
+    with pytest.raises(TypeError, match=r"^count\(\)"):
         ctx.log_query(rows=AT_ONE).count()
     noise = ts.then_subsampled_gaussian(1.0, sampling_probability=1.0)
     both = [
@@ -122,8 +122,7 @@ def test_queries_of_a_context_read_some_rows():
 
 def test_rows_are_refused_where_nothing_would_be_stated():
     ctx = context((CHANGED, 1))
-    with pytest.raises(ValueError, match=r"^rows must be left out with .*use dp.symmetric_id_distance"):
-        ctx.log_query(rows=AT_ONE, epsilon=0.1, delta=1e-7)
+    refuses("rows", ctx.log_query, rows=AT_ONE, epsilon=0.1, delta=1e-7)
     assert ctx.current_privacy_loss() == (0.0, 0.0)
 
 
@@ -154,4 +153,4 @@ def test_a_privacy_unit_of_groups_alone_is_for_opendps_queries():
 def test_rows_are_of_a_frame():
     log_space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
     ctx = ts.compositor(FRAME, (log_space[1], 1), dp.loss_of(rho=0.1), split_evenly_over=1, domain=log_space[0])
-    refuses("rows are for a LazyFrame, not for EventLogDomain", ctx.log_query, error=TypeError, rows=AT_ONE)
+    refuses("rows", ctx.log_query, error=TypeError, rows=AT_ONE)

@@ -46,33 +46,18 @@ def counted(size, cap, *, step_cap=1, unit=None):
 
 # ---------------------------------------------------------------------------------------------- what is refused
 
-NUMBERS = [
-    ("scale", float("nan"), ValueError, "finite"), ("scale", float("inf"), ValueError, "finite"),
-    ("scale", -1.0, ValueError, "at least 0"), ("scale", True, TypeError, "real number"),
-    ("scale", np.bool_(True), TypeError, "real number"), ("scale", "2", TypeError, "real number"),
-    ("scale", None, TypeError, "real number"), ("scale", 2j, TypeError, "real number"),
-    ("scale", [2.0, 3.0], TypeError, "real number"),
-    ("sampling_probability", float("nan"), ValueError, "finite"),
-    ("sampling_probability", -0.1, ValueError, "at least 0"),
-    ("sampling_probability", 2, ValueError, "at most 1"),
-    ("sampling_probability", math.nextafter(1, 2), ValueError, "at most 1"),
-    ("sampling_probability", True, TypeError, "real number"),
-    ("failure_probability", float("nan"), ValueError, "finite"),
-    ("failure_probability", 0.0, ValueError, "greater than 0"),
-    ("failure_probability", 1.0, ValueError, "less than 1"),
-    ("failure_probability", -1e-9, ValueError, "greater than 0"),
-    ("failure_probability", False, TypeError, "real number"),
-]  # fmt: skip
+NUMBERS = {
+    "scale": [math.nan, math.inf, -1.0, True, np.bool_(True), "2", None, 2j, [2.0, 3.0]],
+    "sampling_probability": [math.nan, -0.1, 2, math.nextafter(1, 2), True],
+    "failure_probability": [math.nan, 0.0, 1.0, -1e-9, False],
+}
 
 
-@pytest.mark.parametrize(("name", "value", "error", "rule"), NUMBERS)
-def test_a_bad_number_is_refused_by_name_value_and_rule(name, value, error, rule):
-    with pytest.raises(error, match=rule) as refused:
-        make(**{name: value})
-    assert name in str(refused.value)
-    shown = [repr(value), str(value)]
-    shown += [str(float(value))] if isinstance(value, (int, float)) else []
-    assert any(text in str(refused.value) for text in shown)
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in NUMBERS.items() for value in values])
+def test_a_bad_number_is_refused_by_name_and_value(name, value):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    refused = refuses(name, make, error=ValueError if is_number else TypeError, **{name: value})
+    assert refused.value in {repr(value), str(value), str(float(value)) if is_number else ""}
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, float("nan"), -1.0, True])
@@ -81,13 +66,13 @@ def test_delta_must_lie_strictly_between_0_and_1(delta):
 
 
 @pytest.mark.parametrize(("measure", "given", "message"), [
-    (ZCDP, {}, "needs failure_probability"),
-    (ZCDP, {"failure_probability": 1e-7, "delta": 1e-7}, "does not use delta"),
-    (APPROX_DP, {}, "needs delta"),
-    (APPROX_DP, {"delta": 1e-7, "failure_probability": 1e-7}, "does not use failure_probability"),
-    (dp.renyi_divergence(), {"delta": 1e-7}, "does not use delta"),
-    (dp.renyi_divergence(), {"failure_probability": 1e-7}, "does not use failure_probability"),
-    (dp.smoothed_max_divergence(), {"delta": 1e-7}, "does not use delta"),
+    (ZCDP, {}, "measure"),
+    (ZCDP, {"failure_probability": 1e-7, "delta": 1e-7}, "measure"),
+    (APPROX_DP, {}, "measure"),
+    (APPROX_DP, {"delta": 1e-7, "failure_probability": 1e-7}, "measure"),
+    (dp.renyi_divergence(), {"delta": 1e-7}, "measure"),
+    (dp.renyi_divergence(), {"failure_probability": 1e-7}, "measure"),
+    (dp.smoothed_max_divergence(), {"delta": 1e-7}, "measure"),
 ])  # fmt: skip
 def test_parameters_and_output_measure_must_belong_together(measure, given, message):
     refuses(message, make, output_measure=measure, **given)
@@ -99,18 +84,21 @@ def test_other_output_measures_are_refused(measure):
 
 
 def test_the_sampling_probability_has_no_default():
-    with pytest.raises(TypeError, match=r"sampling_probability must be given.*never read from the data"):
-        ts.make_subsampled_gaussian(INTEGERS, influence_distance(), 1.0, failure_probability=1e-7)
+    refuses(
+        "sampling_probability",
+        lambda: ts.make_subsampled_gaussian(INTEGERS, influence_distance(), 1.0, failure_probability=1e-7),
+        error=TypeError,
+    )
 
 
 @pytest.mark.parametrize(("domain", "metric", "error", "message"), [
-    (dp.atom_domain(T="i64"), dp.absolute_distance(T="i64"), TypeError, "must be a vector domain"),
-    (dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64"), ValueError, "must have a fixed size"),
-    (dp.vector_domain(dp.atom_domain(T="String"), size=3), dp.symmetric_distance(), TypeError, "hold numbers"),
+    (dp.atom_domain(T="i64"), dp.absolute_distance(T="i64"), TypeError, "input_domain"),
+    (dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64"), ValueError, "input_domain"),
+    (dp.vector_domain(dp.atom_domain(T="String"), size=3), dp.symmetric_distance(), TypeError, "input_domain"),
     (dp.vector_domain(dp.atom_domain(T="f64", nan=True), size=3), dp.l2_distance(T="f64"), ValueError, "NaN"),
-    (INTEGERS, dp.l1_distance(T="f64"), TypeError, r"must be influence_distance\(\).* or dp.l2_distance"),
+    (INTEGERS, dp.l1_distance(T="f64"), TypeError, r"input_metric.*dp.l2_distance"),
     (INTEGERS, dp.symmetric_distance(), TypeError, "influence_distance"),
-    (INTEGERS, influence_distance(3), ValueError, "does not fit whole numbers"),
+    (INTEGERS, influence_distance(3), ValueError, "input_metric"),
 ])  # fmt: skip
 def test_a_space_that_does_not_fit_is_refused(domain, metric, error, message):
     refuses(message, make, error=error, domain=domain, metric=metric)
@@ -118,7 +106,7 @@ def test_a_space_that_does_not_fit_is_refused(domain, metric, error, message):
 
 @pytest.mark.parametrize("d_in", [1, 2.0, (10, 3.0, 1.0), None])
 def test_a_distance_that_is_no_influence_is_refused(d_in):
-    refuses("d_in must be an Influence", make().map, d_in, error=(dp.OpenDPException, TypeError))
+    refuses("Refusal: d_in", make().map, d_in, error=(dp.OpenDPException, TypeError))
 
 
 def test_numpy_scalars_are_numbers():

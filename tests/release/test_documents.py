@@ -37,8 +37,8 @@ def test_releases_are_written_with_their_joint_guarantee():
         refuses("loss", ts.read_releases, json.dumps(document | {"joint_loss": low}))
     lying = json.loads(text)
     lying["releases"][0]["statement"]["loss"] = [[0.1, 1e-6]]
-    refuses(r"^loss .* is stated, but the release's own design gives", ts.read_releases, json.dumps(lying))
-    refuses(r"^loss .* is stated", ts.write_releases, [ts.Release.from_dict(lying["releases"][0])])
+    refuses("loss", ts.read_releases, json.dumps(lying))
+    refuses("loss", ts.write_releases, [ts.Release.from_dict(lying["releases"][0])])
 
 
 def test_releases_of_a_composition_state_their_joint_loss():
@@ -66,18 +66,16 @@ def test_releases_of_a_composition_state_their_joint_loss():
     assert f"(ε = {printed_up(more)}, δ = 1e-06)" in again["guarantee"]
     assert ts.read_releases(json.dumps(again)) == tuple(releases)
     for change in ([[more * 0.999, at]], [[more, at * 0.9]], [[epsilon, at]], [[more, 0.0]], [[0.0, 0.0]]):
-        with pytest.raises(ValueError, match=r"joint_loss .* is stated, but the releases together give"):
-            ts.read_releases(json.dumps(again | {"joint_loss": change}))
-    with pytest.raises(ValueError, match=r"delta \(1e-06\) is for releases in \(ε, δ\) that were fixed in advance"):
-        ts.write_releases(releases, delta=1e-6)
+        refuses("joint_loss", lambda: ts.read_releases(json.dumps(again | {"joint_loss": change})))  # noqa: B023
+    refuses("delta", ts.write_releases, releases, delta=1e-6)
     # What was not fixed in advance may not claim it.
     for change in ({"adaptivity": "fully adaptive"}, {"joint_loss": [[epsilon * 0.999, delta]]}):
-        refuses("the releases together give", ts.read_releases, json.dumps(document | change))
+        refuses("joint_loss", ts.read_releases, json.dumps(document | change))
     for value in (1, None, True, "", "Adaptive", ["adaptive"], {"adaptive": True}):
         refuses("adaptivity", ts.read_releases, json.dumps(document | {"adaptivity": value}))
     # Two flags could contradict each other: that data are fixed, and the queries are not.
     for name in ("in_advance", "data_fixed"):
-        refuses(f"'{name}' that is not known", ts.read_releases, json.dumps(document | {name: True}))
+        refuses(f"the document.*'{name}'", ts.read_releases, json.dumps(document | {name: True}))
 
 
 def test_behind_filters_the_joint_loss_holds_only_where_data_do_not_react():
@@ -90,7 +88,7 @@ def test_behind_filters_the_joint_loss_holds_only_where_data_do_not_react():
     adaptive = joint_loss([alone] * 3, adaptivity="adaptive").epsilon(delta)
     assert most == pytest.approx(min(adaptive, 3 * releases[0].stated.loss[0][0]), rel=1e-9)
     assert least < most
-    refuses("the releases together give", ts.read_releases, json.dumps(fixed | {"adaptivity": "adaptive"}))
+    refuses("joint_loss", ts.read_releases, json.dumps(fixed | {"adaptivity": "adaptive"}))
     # Of counts that drop, without filter, both are one.
     plain = [behind(count())(LOG) for _ in range(3)]
     fixed, free = (json.loads(ts.write_releases(plain, adaptivity=kind)) for kind in ("non-adaptive", "adaptive"))
@@ -161,13 +159,10 @@ def test_releases_that_do_not_add_up_are_refused():
     }
     for adaptivity in ("fully adaptive", "adaptive"):
         for releases in ([], *([one, other] for other in others.values())):
-            with pytest.raises(
-                ValueError, match="at least one, all with the same measure, unit of privacy, identifier"
-            ):
-                ts.write_releases(releases, adaptivity=adaptivity)
+            refuses("releases", ts.write_releases, releases, adaptivity=adaptivity)
     # The same people by another column of times: all that they did is lost by both.
     assert len(ts.read_releases(ts.write_releases([one, event_log(time="left")]))) == 2
-    refuses("must each state one pair", ts.write_releases, [released(output_measure=dp.renyi_divergence())])
+    refuses("releases", ts.write_releases, [released(output_measure=dp.renyi_divergence())])
 
 
 def test_a_unit_within_a_period_is_of_one_column_of_times():
@@ -175,7 +170,7 @@ def test_a_unit_within_a_period_is_of_one_column_of_times():
         day = ts.period_distance(24)
     entered, left = event_log(metric=day), event_log(time="left", metric=day)
     assert population_of(entered.design) != population_of(left.design)
-    refuses("unit of privacy", ts.write_releases, [entered, left])
+    refuses("releases", ts.write_releases, [entered, left])
     assert population_of(event_log().design) == population_of(event_log(time="left").design)
 
 
@@ -189,7 +184,7 @@ def test_the_sentence_of_a_document_has_its_numbers(tmp_path):
         assert (read.guarantee, [own for _, own in read.reworded]) == (right, [right])
         assert read_document(text).reworded == ()
         for own in ("reworded", right.replace("ε = ", "ε = 0.0"), right.replace("one", "1"), f"{right}; ε = 0.1"):
-            refuses(r"guarantee .* must agree", ts.read_releases, json.dumps(document | {"guarantee": own}))
+            refuses("guarantee", ts.read_releases, json.dumps(document | {"guarantee": own}))
     document = json.loads(several)
     document["releases"][1]["guarantee"] = "nothing is lost"
     refuses("guarantee \\('nothing is lost'\\)", ts.read_releases, json.dumps(document))
@@ -212,8 +207,7 @@ def test_a_whole_is_not_below_its_part(view):
     for less in ([1e-9, 0.0], [first, 0.0], [alone * 0.999, second], [first, second * 1e-9]):
         if less[1] == 0.0 and "failure_probability" in view:
             continue  # a mixture has ρ of its own with certainty
-        with pytest.raises(ValueError, match=r"^loss of the parent .* is stated, but this part of it alone gives"):
-            ts.read_releases(json.dumps(lying(releases[0], loss=less)))
+        refuses("loss of the parent", lambda: ts.read_releases(json.dumps(lying(releases[0], loss=less))))  # noqa: B023
     # All parts are here: the whole is not below all of them together, either.
     assert ts.write_releases(releases, adaptivity="adaptive")
     less = [loss[0] * 0.999, second]
@@ -221,7 +215,7 @@ def test_a_whole_is_not_below_its_part(view):
     false = [ts.Release.from_dict(document) for document in documents]
     assert all(release.verify() for release in false)
     refuses(
-        r"^loss of the parent .* is stated, but its parts together give",
+        "loss of the parent",
         ts.write_releases,
         false,
         adaptivity="adaptive",
@@ -246,7 +240,7 @@ LEDGER, PROGRAMME = ({"kind": kind, "identifier": "ab"} for kind in ("ledger", "
 def test_parts_that_say_otherwise_of_their_whole_are_of_it(named, said):
     releases = ts.make_composition([behind(count(), scale, delta=1e-6) for scale in (3.0, 9.0)], delta=1e-6)(LOG)
     first, second = releases[0].stated.parent.loss
-    for share, error in ((1.0, None), (0.999, "its parts together give")):
+    for share, error in ((1.0, None), (0.999, "loss of the parent")):
         losses = [[first * share * more, second] for more in (1.0, said.get("loss", 1.0))]
         claims = [named | {"loss": losses[0]}, named | said | {"loss": losses[1]}]
         claimed = [ts.Release.from_dict(lying(*each)) for each in zip(releases, claims, strict=True)]
@@ -282,7 +276,7 @@ def is_refused(releases):
     try:
         ts.write_releases(releases)
     except ValueError as error:
-        return "its parts together give" in str(error)
+        return "loss of the parent" in str(error)
     return False
 
 

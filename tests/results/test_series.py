@@ -76,8 +76,7 @@ def test_intervals_are_normal():
     low, high = series().interval(0.95)
     assert np.allclose(high - series().values, 1.959964, atol=1e-6)
     assert np.allclose(low + high, 2 * series().values)
-    with pytest.raises(ValueError, match=r"confidence_level \(1.0\) must be less than 1"):
-        series().interval(1)
+    refuses("confidence_level", lambda: series().interval(1))
 
 
 def test_it_counts_as_an_array():
@@ -126,10 +125,8 @@ def test_a_panel_has_a_series_for_each_key():
     changed = dataclasses.replace(both, values=-both.values, standard_error=2 * both.standard_error)
     assert changed.by_key()["y"].values.tolist() == [-3, -4, -5]
     assert changed.by_key()["y"].standard_error.tolist() == [2, 2, 2]
-    with pytest.raises(ValueError, match=r"parts \(1\) must be one for each key of the release \(2\)"):
-        series(release=whole, values=np.arange(6.0), standard_error=np.ones(6), parts=parts[:1])
-    with pytest.raises(ValueError, match="its keys are not known"):
-        series().by_key()
+    refuses("parts", lambda: series(release=whole, values=np.arange(6.0), standard_error=np.ones(6), parts=parts[:1]))
+    refuses("this release", lambda: series().by_key())
 
 
 def test_a_total_sets_the_level_and_its_error_is_in_every_band():
@@ -145,8 +142,7 @@ def test_a_total_sets_the_level_and_its_error_is_in_every_band():
         (9.0, -1.0, r"standard_error \(-1\.0\) must"),
     ):
         refuses(message, one.with_total, total, error)
-    with pytest.raises(ValueError, match=r"sum 0 cannot be multiplied"):
-        series(values=np.zeros(10)).with_total(5.0)
+    refuses("a series with the sum 0", lambda: series(values=np.zeros(10)).with_total(5.0))
 
 
 def test_a_total_of_a_panel_is_of_all_its_series():

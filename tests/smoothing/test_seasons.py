@@ -102,9 +102,11 @@ def test_a_count_made_elsewhere_is_told_its_grid():
     many = panel("ab", **made, size=192, scale=5.0, probability=1.0)  # on a grid of integer steps
     for release in (many, release_of(steps=range(96), values=made["values"][:96], signal=96)):
         assert "season 1d" in smooth(release, seasons="1d", grid=grid).model
-        refuses(r"seasons \('1d'\) needs a grid with a calendar; give grid=TimeGrid", smooth, release, seasons="1d")
-        with pytest.raises(ValueError, match=r"grid \(of 95 steps\) must have a step for each of the series \(96\)"):
-            smooth(release, seasons="1d", grid=TimeGrid(start="2024-01-01", step="1h", size=95, zone="UTC"))
+        refuses(r"seasons.*'1d'", smooth, release, seasons="1d")
+        refuses(
+            "grid",
+            lambda: smooth(release, seasons="1d", grid=TimeGrid(start="2024-01-01", step="1h", size=95, zone="UTC")),  # noqa: B023
+        )
 
 
 @pytest.mark.parametrize(

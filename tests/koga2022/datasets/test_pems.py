@@ -53,8 +53,7 @@ def test_several_days_in_any_order_plain_and_gzipped(tmp_path: Path) -> None:
 
 
 def test_a_step_with_two_rows_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^flow \(6 of 6 steps, the first of them step 0\) must have one row"):
-        load_pems_station([DAY, DAY], 400030, HALF_HOUR)
+    refuses("flow", load_pems_station, [DAY, DAY], 400030, HALF_HOUR)
 
 
 @pytest.mark.parametrize("line", [
@@ -69,7 +68,7 @@ def test_a_step_with_two_rows_is_refused() -> None:
 def test_malformed_rows_are_named(line: str, tmp_path: Path) -> None:
     path = tmp_path / "day.txt"
     path.write_text(DAY.read_text() + line + "\n")
-    refuses(r"day.txt, line 13 .*remove the line", load_pems_station, [path], 400001, HALF_HOUR, fill=0)
+    refuses("day.txt, line 13", load_pems_station, [path], 400001, HALF_HOUR, fill=0)
 
 
 def test_two_columns(tmp_path: Path) -> None:
@@ -81,7 +80,7 @@ def test_two_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("row", ["2017-01-01T00:00Z,3", "2017-01-01T00:00+01:00,3", "1/1/2017,3", "2017-01-01"])
 def test_malformed_rows_of_two_columns(row: str, tmp_path: Path) -> None:
-    refuses(r"flow.csv, line 3 .*remove the line", load_flow, flow_file(tmp_path, "2017-01-01T00:00,3", row))
+    refuses("flow.csv, line 3", load_flow, flow_file(tmp_path, "2017-01-01T00:00,3", row))
 
 
 def test_the_hour_in_which_clocks_go_forward_is_no_gap(tmp_path: Path) -> None:

@@ -47,9 +47,9 @@ def test_observation_noise() -> None:
 
 
 def test_refusals() -> None:
-    refuses("rng must be given", synth, 1, True, error=TypeError)
-    refuses(r"frequency \(16\).*less than 16", synth, 16)
-    refuses("at most 1", synth, 2.0**-37)
+    refuses("rng", synth, 1, True, error=TypeError)
+    refuses("frequency", synth, 16)
+    refuses(r"frequency.*1", synth, 2.0**-37)
     refuses("frequency", synth, 0)
     refuses("logarithm_base", synth, 1, logarithm_base=1)
     assert synth(2.0**-36).sampling_probability == 1.0
