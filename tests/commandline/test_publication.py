@@ -416,7 +416,7 @@ def test_init_writes_every_word_and_never_over_a_file(city, capsys):
     assert publication.read_publication(city / "every.toml", {}).keys() == WORDS.keys()  # its examples can be read
     capsys.readouterr()
     assert main(["init", "publication.toml"]) == 2
-    assert "file (publication.toml)" in refusal(capsys)
+    assert "path (publication.toml)" in refusal(capsys)
     assert main(["init", "publication.txt"]) == 2
     assert refusal(capsys).startswith("error: path (publication.txt) ")
     assert (city / "publication.toml").read_text() != ""
