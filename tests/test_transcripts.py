@@ -15,10 +15,12 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries._refusal import Refusal
+from tests.refused import without_prose  # noqa: F401
 
 TRANSCRIPTS = sorted(path for name in ("refusals", "words") for path in Path(__file__).parent.glob(f"*/*/{name}.txt"))
 
 
+@pytest.mark.usefixtures("without_prose")
 @pytest.mark.filterwarnings("ignore::opendp_timeseries.PeriodUnitWarning")
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
 def test_each_call_is_answered_in_these_words(path, snapshot, tmp_path, monkeypatch):

@@ -141,9 +141,9 @@ def typed(table: ir.Table, names: Sequence[str]) -> ir.Table:
             # Without a scale of its own, it may tell anybody apart, by their numbers.
             schema[name] = dt.Decimal(38, min(scale or 0, 38))
         elif kind in _TYPES:
-            own, here = _TYPES[kind]
+            cast_type, here = _TYPES[kind]
             schema[name] = dt.dtype(here)
-            text = f"CAST({column} AS pg_catalog.{own})" + ' COLLATE "C"' * (own == "text")
+            text = f"CAST({column} AS pg_catalog.{cast_type})" + ' COLLATE "C"' * (cast_type == "text")
         else:
             schema[name], text = dt.Unknown(raw_type=kind), column
         columns.append(f"{text} AS {column}")

@@ -84,8 +84,8 @@ class Pool:
             if done is not None and len(results) < total:
                 done(len(results))
             taken = time.monotonic() - start
-            spent, left = self._spent + taken, taken / len(results) * len(queue)
-            if not self._helpers and spent > _PATIENCE and left > 0 and spent + left > _LONG:
+            spent, remaining = self._spent + taken, taken / len(results) * len(queue)
+            if not self._helpers and spent > _PATIENCE and remaining > 0 and spent + remaining > _LONG:
                 self._helpers = [_Helper() for _ in range(min(_processors() - 1, _MOST))]
                 with suppress(RuntimeError):  # where no thread can be started
                     for helper in self._helpers:

