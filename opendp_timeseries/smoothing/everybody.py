@@ -37,8 +37,10 @@ from opendp_timeseries.smoothing.structural import Posterior, fit
 _DEPARTURE: Final = 0.1
 #: The same of what several tiers depart by together, at least: if none does by more, they are left as they are.
 _TOGETHER: Final = 0.06
-#: They are less where the rate is low, down to this share of its mean.
+#: They are less where the rate is low, down to this share of its mean; of values as if half of it were even, unless the
+#: logarithm of the evidence is less by more than this: who has much may have it when few come.
 _LOWEST: Final = 0.1
+_CLEARLY: Final = 2.0
 #: Standard deviation of the logarithm of the dispersion of counts; of values, of which it is known less, more.
 _DOUBT: Final = 0.3
 #: Who has more in all has more at once, too: values vary as this power of the number of typical steps.
@@ -275,7 +277,10 @@ def of_everybody(
         common = fit(replace(of_common, among=among, ahead=ahead), seasons, trend=trend, by_phase=by_phase)
         by_dispersion = common.dispersion / spread
         dispersion *= by_dispersion
-    slope = np.sqrt(np.maximum(common.mean / sizes[0], _LOWEST))  # as it is the root of a rate that departs
+    rate = np.maximum(common.mean / sizes[0], 0.0)
+    slopes = [np.sqrt(np.maximum(rate, _LOWEST))]  # as it is the root of a rate that departs
+    if prior != OF_COUNTS:
+        slopes.append(np.sqrt((rate + 1) / 2))
     # What is seen in a single event tells nothing of how the rate departs at other steps.
     chance = common.events.chance
 
@@ -284,7 +289,7 @@ def of_everybody(
         of_channels: Array = 1 + np.linalg.inv(back) ** 2 @ (of_noise - 1)
         return of_channels
 
-    def departures(units: Array) -> list[Posterior]:
+    def departures(units: Array, slope: Array) -> list[Posterior]:
         scale = slope[:last]
         rows = [
             Observations(size, steps, row / scale, variance / scale**2 / np.maximum(1 - chance, 1e-9), ahead=ahead)
@@ -296,7 +301,13 @@ def of_everybody(
         ]
 
     units = _DEPARTURE * sizes[1:]
-    fits = departures(units)
+    trials = [departures(units, slope) for slope in slopes]
+    densities = [
+        sum(departure.evidence for departure in fits) - (tiers - 1) * np.log(slope[:last]).sum()
+        for fits, slope in zip(trials, slopes, strict=True)
+    ]
+    chosen = len(slopes) - 1 if densities[-1] > densities[0] - _CLEARLY else 0
+    fits, slope = trials[chosen], slopes[chosen]
     # Departures of several tiers are mostly one. So rotate them once more, until they have nothing in common, and take
     # each to be as large as it then shows; unless all are so small that this would be a pattern of the noise.
     courses = np.array([departure.mean[:last] for departure in fits]).reshape(-1, last)
@@ -305,7 +316,7 @@ def of_everybody(
     if tiers > 2 and np.any(squares > least):
         back[:, 1:], channels[1:] = back[:, 1:] @ axes, axes.T @ channels[1:]
         units = np.sqrt(np.maximum(squares, least))
-        fits = departures(units)
+        fits = departures(units, slope)
     means, variances = [common.mean, *(slope * departure.mean for departure in fits)], [common.variance]
     joints: list[LinearOperator] = [common.joint]
     for departure, unit, variance in zip(fits, units, wide()[1:], strict=True):

@@ -52,13 +52,17 @@ _TRIES: Final = 30
 
 
 class Posterior(NamedTuple):
-    """Mean and variance of the rate at every step, the dispersion, the covariance behind the variances, and events."""
+    """Mean and variance of the rate at every step, the dispersion, the covariance behind the variances, and events.
+
+    The evidence is the logarithm of the density of the values and of what was learnt.
+    """
 
     mean: Array
     variance: Array
     dispersion: float
     joint: errors.Covariance
     events: Events
+    evidence: float
 
 
 def fit(
@@ -105,9 +109,13 @@ class _Fitted(NamedTuple):
     learnt: Learnt
     state: State
     posterior: Posterior
-    evidence: float  # logarithm of the density of what was seen, and of what was learnt
     patterns: Array  # f without departures, at every step
     departure: Normal  # the departure alone, given the patterns
+
+    @property
+    def evidence(self) -> float:
+        """Logarithm of the density of what was seen, and of what was learnt."""
+        return self.posterior.evidence
 
 
 def _with_envelope(plain: _Fitted) -> _Fitted:
@@ -331,10 +339,10 @@ def _posterior(model: Model, normal: Normal, learnt: Learnt) -> _Fitted:
         rate, slope = here.rate(f), here.unit * here.amplitude * np.ones_like(f)
     joint = _OfRate(replace(model), learnt, normal.nodes, slope)
     events = Events(np.zeros(len(model.data.steps)), 0.0, 0.0)
-    posterior = Posterior(rate, slope**2 * variance, learnt.dispersion, joint, events)
-    state = State(f[model.nodes], coefficients, departed[model.nodes])
     density, departure = solved.value - evidence.prior(model).away(learnt.parameters), model.given(normal, coefficients)
-    return _Fitted(model, learnt, state, posterior, density, (f - departed) * here.amplitude, departure)
+    posterior = Posterior(rate, slope**2 * variance, learnt.dispersion, joint, events, density)
+    state = State(f[model.nodes], coefficients, departed[model.nodes])
+    return _Fitted(model, learnt, state, posterior, (f - departed) * here.amplitude, departure)
 
 
 class _OfRate(errors.Covariance):

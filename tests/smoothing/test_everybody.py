@@ -353,13 +353,16 @@ def test_levels_of_a_panel_add_up_and_so_do_their_errors():
     assert np.mean(covered) > 0.8
 
 
-def sums_of_values(rng, bound, x=5):
-    """Means of tiers of sums, of visits that are worth so much, what their weights are, and the truth."""
+def sums_of_values(rng, bound, x=5, heavy=0.0):
+    """Means of tiers of sums, of visits that are worth so much, what their weights are, and the truth.
+
+    :param heavy: how many there are, at night, of those who come most.
+    """
     last = SIZE * bound**2
     ends, weights = default_tiers(last).table(last)
     weights = weights / 2**RESOLUTION_BITS / (NOISE * np.sqrt(ends[0]))
-    daily = 1 + 0.8 * np.sin(2 * np.pi * np.arange(SIZE) / 24)
-    visits = {n: rng.poisson(daily * mean) for n, mean in ((4, 90.0), (40, 60.0))}
+    rates = {4: 90 * DAY, 40: 60 * DAY} | ({300: heavy * (1.8 - DAY)} if heavy else {})
+    visits = drawn(rates, rng)
     values = sum(x * counts * weights[np.searchsorted(ends, n * x**2)][:, None] for n, counts in visits.items())
     return values + rng.normal(size=values.shape), ends, weights, x * sum(visits.values())
 
@@ -373,3 +376,17 @@ def test_how_much_values_vary_is_learnt_from_them_whatever_is_thought_first():
         )
         error = np.sqrt(np.mean((estimate.mean - truth) ** 2))
         assert np.sqrt(np.mean(estimate.variance)) == pytest.approx(error, rel=0.2)
+
+
+@pytest.mark.long
+def test_hours_of_few_are_covered_where_those_come_who_have_much():
+    covered = []
+    for seed in range(6):
+        values, ends, weights, truth = sums_of_values(np.random.default_rng(seed), 20, heavy=40)
+        estimate = of_everybody(
+            values, ends, weights, 20**0.5, (Season(24.0),), trend=False, counts=True, prior=Prior.of(20)
+        )
+        covered.append(np.abs(estimate.mean - truth) < 1.645 * estimate.variance**0.5)
+    by_hour = np.mean(covered, axis=0).reshape(-1, 24).mean(axis=0)
+    assert by_hour.min() > 0.75  # .63 if departures were taken to be small where few come
+    assert 0.84 < by_hour.mean() < 0.97
