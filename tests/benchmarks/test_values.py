@@ -185,3 +185,47 @@ def test_means_of_sums_and_numbers_in_one_norm(name):
         f" {error:.2f}, 90% intervals hold {cover:.3f}; means of weeks are off by {week:.1%}"
     )
     assert 0.85 <= cover <= 0.995
+
+
+STATIONS = {f"s{k}": share for k, share in enumerate((0.35, 0.2, 0.15, 0.1, 0.08, 0.06, 0.04, 0.02))}
+
+
+def rides_at_stations(seed, grid):
+    """Minutes of rides from eight stations, and their sums by station and hour."""
+    rng, hours = np.random.default_rng(seed), np.arange(grid.size)
+    often = np.minimum((4 * (rng.pareto(1.6, 30_000) + 1)).astype(int), 300)
+    who = np.repeat(np.arange(len(often)), often)
+    weather = np.exp(np.convolve(rng.normal(0, 0.05, grid.size), 0.95 ** np.arange(200))[: grid.size])
+    rate = (1 + 0.8 * np.sin(2 * np.pi * (hours - 8) / 24)) * np.where(hours // 24 % 7 > 4, 0.6, 1.0) * weather
+    step, at = (rng.choice(len(p), len(who), p=p / p.sum()) for p in (rate, np.array([*STATIONS.values()])))
+    usual = 14 * rng.lognormal(-0.125, 0.5, len(often))
+    minutes = np.clip(np.floor(usual[who] * rng.gamma(4, 0.25, len(who)) + 0.5), 1, BOUND).astype(int)
+    cells, rows = np.unique((who * len(STATIONS) + at) * grid.size + step, return_inverse=True)
+    size = len(STATIONS) * grid.size
+    sums = np.bincount(cells % size, np.minimum(np.bincount(rows, minutes), BOUND), size)
+    log = {"id": who, "time": grid.instants()[step], "station": np.array([*STATIONS])[at], "minutes": minutes}
+    return log, sums.reshape(len(STATIONS), -1)
+
+
+def test_stations_that_add_up_to_their_city():
+    grid = ts.TimeGrid(start="2024-03-04", step="1h", size=28 * 24, zone="UTC")
+    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    by = {"by": "station", "keys": [*STATIONS], "groups": {"city": [*STATIONS]}}
+    measurement = space >> ts.then_private_series(grid, value="minutes", bound=BOUND, **by, epsilon=1.0, delta=1e-6)
+    found = []
+    for seed in SEEDS:
+        log, truth = rides_at_stations(seed, grid)
+        stations, city = ts.smooth([measurement(log)], seasons=("1d", "1w"))
+        parts = [*zip(stations.by_key().values(), truth, strict=True), (city, truth.sum(axis=0))]
+        covered = []
+        for part, sums in parts:
+            for estimate, of in ((part, sums), (part.resample("1d"), sums.reshape(-1, 24).sum(axis=1))):
+                low, high = (np.ravel(end) for end in estimate.interval(0.9))
+                covered.append(np.mean((low <= of) & (of <= high)))
+        hours, days = np.reshape(covered, (-1, 2)).T
+        found.append((city.values.sum() / truth.sum(), hours[:-1].mean(), hours[-1], days[:-1].mean(), days[-1]))
+    ratio, *covers = np.mean(found, axis=0)
+    of_ratio = np.std(found, axis=0, ddof=1)[0] / len(found) ** 0.5
+    print(f"\nsums by truth {ratio:.3f} ± {of_ratio:.3f}; bands (hours, the city's, days): {np.round(covers, 3)}")
+    assert abs(ratio - 1) < 0.05
+    assert all(0.85 <= cover <= 0.995 for cover in covers)
