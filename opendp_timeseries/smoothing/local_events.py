@@ -18,7 +18,7 @@ from opendp_timeseries.smoothing.matrices import Array
 #: Crowds and closures thought to be in a series before any is seen: of pure noise, one series in 170 then names one.
 #: Steps are left open for the fit that would have one if they were so much more frequent, with such a chance.
 FREQUENCY: Final = (0.3, 0.03)
-SUSPICION: Final = (3.0, 0.1)
+SUSPICION: Final = (3.0, 0.3)
 OPENING: Final = 0.1
 #: Chances from which an event counts, and from which it has a name.
 LEAST: Final = 0.02
@@ -31,6 +31,8 @@ SEEN: Final = 7.0
 CLOSED: Final = 12.0
 #: Chance that a crowd stays for one more step, four on average; and that a station is closed for one more.
 _PERSISTENCE: Final = (0.75, 0.95)
+#: What is predicted errs alike in all steps of a run: so they tell less of a closure than each by itself.
+_ALIKE: Final = 0.8
 #: How large a crowd may be, in standard errors of one.
 _SIZES: Final = np.array([3.0, 10.0, 30.0, 100.0])
 #: Chances of kinds that are less than this change nothing.
@@ -65,7 +67,7 @@ class Evidence(NamedTuple):
         return cls(
             np.stack(pull, axis=2),
             np.einsum("ntjk,nkj->ntk", solved[..., :-1], crowds, optimize=True),
-            (square + np.linalg.slogdet(variance)[1] - np.sum(values**2, axis=2)) / 2,
+            _ALIKE * (square + np.linalg.slogdet(variance)[1] - np.sum(values**2, axis=2)) / 2,
         )
 
     @property

@@ -232,10 +232,10 @@ def test_an_event_spoils_no_other_station():
 
 
 def test_a_station_that_is_closed_for_a_day_is_nothing_on_it():
-    counts = hours(5, keys=6, weeks=2)
+    counts = hours(2, keys=6, weeks=2)
     station, day = int(np.argmax(counts.mean(axis=1))), slice(168, 192)
     counts[station, day] = 0.0
-    panel, total = ts.smooth(released(counts, np.random.default_rng(5), groups=city(6)), seasons=24)
+    panel, total = ts.smooth(released(counts, np.random.default_rng(2), groups=city(6)), seasons=24)
     part = panel.parts[station]
     low, _ = part.interval(0.9)
     assert part.values[day].sum() < 0.15 * counts[station, 144:168].sum()
@@ -473,7 +473,7 @@ def test_chances_of_events_against_all_courses():
         for t in range(3)
     ]
     found = evidence.chances(prior, (0.3, 0.06))
-    states = np.column_stack([odds.reshape(3, 8), closure])
+    states = np.column_stack([odds.reshape(3, 8), 0.8 * np.array(closure)])
     none, some = oracle.chances(states, [*np.repeat(prior / 40, 4), 0.02], [0.75] * 8 + [0.95])
     assert np.allclose(found.none[0], none, atol=1e-4)
     assert np.allclose(found.crowd[0].reshape(3, 8), some[:, :8], atol=1e-4)
@@ -504,7 +504,7 @@ def test_the_nearest_values_that_are_not_below_zero():
 
 def test_departures_of_two_tiers_against_dense_conditioning():
     """Given what was fitted on each channel: rates, counts, variances and covariances, step by step."""
-    rng, steps = np.random.default_rng(5), 48
+    rng, steps = np.random.default_rng(6), 48
     common = np.maximum(1 + 0.9 * np.sin(np.arange(steps) / 4), 0.1)
     shape = np.stack([common / common.mean(), common**0.8 / (common**0.8).mean()])
     levels, own = np.array([[3.0, 2.0]]), np.array([[[0.8, 0.5], [0.5, 0.6]]])
