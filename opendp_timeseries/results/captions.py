@@ -198,8 +198,8 @@ def closure_in_words(noise: float, grid: TimeGrid) -> str:
     steps = 1 if grid.is_integer else max(round(_DAY / np.diff(grid.edges()).min()), 1)
     usual, time = grouped(math.ceil(CLOSED * noise * math.sqrt(steps))), "day" if steps > 1 else "step"
     return (
-        f"One that is closed for a {time} shows as nothing if about {usual} usually come in it. A smaller one is drawn"
-        " towards the others, and may show most of what is usual there."
+        f"One that is closed for a {time} mostly shows as nothing if about {usual} usually come in it. A smaller one is"
+        " drawn towards the others, and may show most of what is usual there."
     )
 
 

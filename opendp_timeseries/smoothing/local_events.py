@@ -26,8 +26,8 @@ EVENT: Final = 0.5
 #: An event is nearly always seen whose size is so many standard errors, of all of its steps together. Of events of one
 #: step and of three, with 5, 6 and 7 of these, .53 and .72, .88 and .94, and .97 were.
 SEEN: Final = 7.0
-#: A closure is nearly always seen at a station where so many standard errors usually come in its steps, together. Of
-#: stations with 16, 11, 7 and 5 of these, that were closed for a day of hours, 1.0, .8, .4 and .2 were.
+#: A closure is mostly seen at a station where so many standard errors usually come in its steps, together. Of
+#: stations with 18, 11, 7 and 5 of these, that were closed for a day of hours, .8, .8, .3 and .2 were.
 CLOSED: Final = 12.0
 #: Chance that a crowd stays for one more step, four on average; and that a station is closed for one more.
 _PERSISTENCE: Final = (0.75, 0.95)

@@ -421,9 +421,9 @@ def test_stations_that_are_closed_for_a_day():
             f"{rank}. of 25, {mean:.0f} an hour: shows {seen:.2f} ± {spread:.2f} of the usual,"
             f" nothing in {cover:.2f} of bands, named {named:.1f}"
         )
-    assert table[:, 0, 1].mean() < 0.2
+    assert table[:, 0, 1].mean() < 0.3
     assert table[:, 0, 2].mean() > 0.8
-    assert false <= 0.01 * 25 * len(errors)
+    assert false <= 0.05 * 25 * len(errors)
 
 
 @pytest.mark.parametrize("mean", [1.0, 8.0, 80.0])

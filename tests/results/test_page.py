@@ -190,7 +190,7 @@ def test_a_page_says_which_places_are_too_small_and_what_the_noise_hides():
     assert len(seen) == 1
     assert "61 more in each of three" in near[seen[0]]
     assert near[seen[0] + 1].startswith(
-        "One that is closed for a step shows as nothing if about 180 usually come in it."
+        "One that is closed for a step mostly shows as nothing if about 180 usually come in it."
     )
     alone = " ".join(contents_of(ts.interpolate(stations.release), beside=[ts.interpolate(total.release)]).near)
     assert "Too small" in alone
