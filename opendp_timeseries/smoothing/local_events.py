@@ -27,7 +27,7 @@ EVENT: Final = 0.5
 #: step and of three, with 5, 6 and 7 of these, .53 and .72, .88 and .94, and .97 were.
 SEEN: Final = 7.0
 #: A closure is mostly seen at a station where so many standard errors usually come in its steps, together. Of
-#: stations with 18, 11, 7 and 5 of these, that were closed for a day of hours, .8, .8, .3 and .2 were.
+#: stations with 16, 11, 7 and 5 of these, that were closed for a day of hours, .9, .8, .3 and .1 were.
 CLOSED: Final = 12.0
 #: Chance that a crowd stays for one more step, four on average; and that a station is closed for one more.
 _PERSISTENCE: Final = (0.75, 0.95)
