@@ -300,7 +300,10 @@ def _near(
         accuracy[name] = f"±{rounded(float(np.median(half)))} (of {rounded(mean)} on average)"
         about += _hidden(panel, dict(zip(group, parts, strict=True)), level)
         if forecast := captions.ahead_in_words(parts[0]):
-            about.append(f"{forecast}. Their intervals cover what the past lets expect, and nothing that is new.")
+            about.append(
+                f"{forecast}. Their intervals cover what the past lets expect, and nothing that is new."
+                " Sums of all steps leave them out."
+            )
     usual = f"Half of the numbers are known at least this well, in {unit}: {_by_name(accuracy, '; ', '')}."
     origins = f"Made by {captions.models_of(list(series.values()))}, from {_by_name(origin, '; ')}."
     return [*([usual] if accuracy else []), _by_name(meaning, " "), *dict.fromkeys(about), origins]
