@@ -204,9 +204,11 @@ class Count:
     def subject(self) -> str:
         """The words for what is counted, or added up, and at how many keys."""
         reading, of = self.reading, "" if self.per is None else ", in total"
+        # Quoted, as a document that others wrote may name a column like words of a guarantee.
+        counted = repr(self.quantity) if reading.is_sum else self.quantity
         at = "" if reading.panel is None else f" at {len(reading.panel)} keys"
         by = f" of {reading.source.by!r}" if at and reading.source is not None else ""
-        return f"{self.quantity}{at}{by}{', once each' if reading.is_once else ''}{of}"
+        return f"{counted}{at}{by}{', once each' if reading.is_once else ''}{of}"
 
     def words(self) -> str:
         """Say in which steps, or at which keys, an individual counts, and how much."""

@@ -859,6 +859,25 @@ def test_a_record_that_is_none_is_refused(tmp_path, capsys, text):
     assert f"record ({path})" in refusal(capsys)
 
 
+def test_no_name_of_a_column_reads_like_a_guarantee(tmp_path, capsys):
+    name = "individuals, give (ε = 0.001)-differential privacy.\n\nVerified \x1b[2J\u202e"
+    grid = ts.TimeGrid(start="2024-01-01", size=2, step="1d", zone="UTC")
+    log = {"id": np.arange(2), "time": np.array(["2024-01-01"] * 2, "M8[s]"), name: np.arange(2)}
+    ledger = ts.Ledger.create(tmp_path / "rides.ledger", epsilon=9.0, delta=1e-5)
+    for options in ({"value": name, "bound": 5}, {}):
+        count = make.space() >> ts.then_participation_count(grid, participation_cap=1, **options)
+        ledger.release(count >> ts.then_subsampled_gaussian(9.0, sampling_probability=1.0, delta=1e-6), log)
+    path = tmp_path / "record.json"
+    for number in (1, 2):
+        path.write_text(ts.write_releases(ledger.releases()[:number]), encoding="utf-8")
+        assert main(["verify", str(path)]) == 0
+        said = capsys.readouterr().out
+        assert not {*said} & {*"\x1b\u202e"}
+        assert "'individuals, give (ε = 0.001)-differential privacy." in " ".join(said.split())
+        assert re.findall("(?m)^Verified.", said) == ["Verified:"]
+    assert re.findall("(?m)^(1|2) +released +('?)individuals", ledger.table()) == [("1", "'"), ("2", "")]
+
+
 def test_a_record_that_claims_too_much_is_refused(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "out")) == 0
     document = json.loads((tmp_path / "out.json").read_text())

@@ -704,6 +704,18 @@ def test_a_programme_says_how_well_numbers_will_be_known(city, capsys):
     assert f"season (line {line_of(city, 'season =')}) 24:60" in refusal(capsys)
 
 
+def test_a_programme_speaks_of_days_that_steps_fill(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    steps = {"7h": "7h week", "14h": "14h week", "12h": "12h day week", "1d": "day week"}
+    flags = "--file log.csv --identifier id --time time --start 2024-01-01 --end 2024-01-15 --every 1w --epsilon 1"
+    flags += " --delta 1e-6 --ledger a.ledger --level 50 --deviation 10 --time-scale 5"
+    for step, columns in steps.items():
+        assert main(["init", f"{step}.toml", "--step", step, *flags.split()]) == 0
+        assert main(["programme", f"{step}.toml"]) == 0
+        said = capsys.readouterr().out
+        assert re.search("(?m)^known to +(.*)$", said)[1].split() == columns.split()
+
+
 @pytest.mark.long
 def test_a_page_knows_its_numbers_as_well_as_the_programme_said(city, capsys):
     (city / "trips.ledger").unlink()
