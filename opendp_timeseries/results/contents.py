@@ -313,11 +313,9 @@ def _events(series: dict[str, AnySeries], grid: TimeGrid) -> list[str]:
     """Say when single events were, of steps in a row from the first to the last."""
     starts, times = instants_as_text(grid).tolist(), {}
     for name, item in series.items():
-        steps = np.unique(np.asarray(item.events, dtype=int))
-        runs = [run.tolist() for run in np.split(steps, np.flatnonzero(np.diff(steps) > 1) + 1) if len(run)]
-        if runs:
+        if runs := frames.runs_of(item.events):
             times[name] = _list_first(
-                [" to ".join(dict.fromkeys((starts[run[0]], starts[run[-1]]))) for run in runs], ", "
+                [" to ".join(dict.fromkeys((starts[first], starts[last]))) for first, last in runs], ", "
             )
     if not times:
         return []

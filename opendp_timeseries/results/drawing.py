@@ -15,7 +15,7 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.grid.longer_steps import longer_steps
 from opendp_timeseries.results.captions import BANDED, draws_noisy
 from opendp_timeseries.results.digits import is_uncertain
-from opendp_timeseries.results.frames import AnySeries, AnyTotals, known_interval
+from opendp_timeseries.results.frames import AnySeries, AnyTotals, known_interval, runs_of
 from opendp_timeseries.results.profiles import Profile
 
 Array = NDArray[np.float64]
@@ -63,6 +63,11 @@ class Drawing(NamedTuple):
     def ends(self) -> tuple[float, float]:
         """The least and the greatest of what is drawn; NaN if it is nothing."""
         return float(np.fmin.reduce(self.least)), float(np.fmax.reduce(self.greatest))
+
+    @property
+    def marks(self) -> list[int]:
+        """The first step and the last of each event: one that is long would be a slab of lines."""
+        return [step for ends in runs_of(self.events) for step in dict.fromkeys(ends)]
 
     @property
     def is_faint(self) -> bool:

@@ -179,6 +179,13 @@ def to_frame(rows: Columns, grid: TimeGrid, keys: Sequence[object] | None, *, li
     return (_pandas if library == "pandas" else _polars)(columns | rows, zone)
 
 
+def runs_of(steps: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and the last of each run of steps in a row."""
+    at = np.unique(np.asarray(steps, dtype=int))
+    is_first, is_last = np.diff(at, prepend=-2) > 1, np.diff(at, append=at[-1:] + 2) > 1
+    return list(zip(at[is_first].tolist(), at[is_last].tolist(), strict=True))
+
+
 def _pandas(columns: Columns, zone: str) -> Any:
     pandas = check.installed("pandas", "this data frame needs pandas", "tables")
     name = next(iter(columns))

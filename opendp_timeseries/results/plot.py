@@ -23,7 +23,7 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.results import captions
 from opendp_timeseries.results.drawing import Drawing, common_axis, drawing_of_steps, drawing_of_totals
-from opendp_timeseries.results.frames import AnySeries, AnyTotals, grid_of
+from opendp_timeseries.results.frames import AnySeries, AnyTotals, grid_of, runs_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,8 +76,8 @@ def plot(
     only the noisy values have error bars: between them the error of the noise is smaller, but nothing is known of the
     counts. The caption says which, and what a cap leaves out. Dates are those of the grid's zone. The axis begins at
     zero, or below, and is chosen by the line: wide intervals stretch it by half at most. A line that is usually too
-    uncertain to read is grey. Noisy values far beyond all else are marked at the edge, and single events by dotted
-    lines.
+    uncertain to read is grey. Noisy values far beyond all else are marked at the edge, and single events by a dotted
+    line, or by two where they last: at the first of their steps, and at the last.
 
     :param series: a :class:`~opendp_timeseries.Series`.
     :param keys: which series of a panel to draw, in this order; by default all, up to 60.
@@ -242,8 +242,8 @@ def draw(axes: Axes, drawn: Drawing, columns: int = 1, *, is_wide: bool = False)
         if np.any(its):
             label = "noisy values" if marker == "o" else "beyond"
             axes.scatter(points[its], dotted[its], marker=marker, label=label, **dots)
-    if len(drawn.events):
-        at, transform = instants[list(drawn.events)], axes.get_xaxis_transform()
+    if drawn.marks:
+        at, transform = instants[drawn.marks], axes.get_xaxis_transform()
         axes.vlines(at, 0, 1, transform=transform, color=ORANGE, linestyle=":", linewidth=0.9, label="events")
     is_single = drawn.grid.size == 1 and not wide  # no line, and no width from which Matplotlib could choose dates
     style: Style = {"drawstyle": "steps-post" if wide else "default", "marker": "_" if is_single else ""}
@@ -375,7 +375,7 @@ def _caption(
     count, made_from = release.design.signal.count, captions.made_from(release, parts[0])
     is_drawn, faint = captions.draws_noisy(parts[0]), sum(item.is_faint for item in drawings)
     beyond = sum(int(np.count_nonzero(item.clip_noisy() != item.noisy)) for item in drawings)
-    events = sum(len(item.events) for item in drawings)
+    events = sum(len(runs_of(item.events)) for item in drawings)
     color = "Grey" if faint == len(drawings) else "Blue"
 
     def intervals(covered: Sequence[str]) -> str:

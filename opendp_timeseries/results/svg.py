@@ -58,7 +58,7 @@ def figure(name: str, drawn: Drawing, unit: str, level: float, ends: tuple[float
     if ahead := line(drawn.values, slice(drawn.ahead, end)):
         lines += f'<path class="ahead" d="{ahead}"/>'
     grid_lines = "".join(f"M0 {y(np.array(tick)):g}H{_WIDTH}" for tick in ticks)
-    marks = "".join(f"M{(x[k] + x[k + 1]) / 2:g} 0V{_HEIGHT}" for k in drawn.events)
+    marks = "".join(f"M{(x[k] + x[k + 1]) / 2:g} 0V{_HEIGHT}" for k in drawn.marks)
     hover = "".join(
         f'<i tabindex=-1{wide} data-is="{html.escape(text)}"></i>'
         for wide, text in zip(_widths(drawn.grid), _hover_texts(drawn, unit, level), strict=True)

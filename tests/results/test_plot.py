@@ -15,6 +15,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries import Series, TimeGrid, interpolate, plot
 from opendp_timeseries.results.drawing import drawing_of_steps
+from opendp_timeseries.results.frames import runs_of
 from opendp_timeseries.results.plot import fonts_for, wrapped
 from tests import make
 from tests.refused import refuses
@@ -391,6 +392,13 @@ def test_an_axis_is_chosen_by_the_line_as_on_a_page(axes, agg):
     figure_axes.plot([0, 47], [-5000.0, 9000.0])
     series.plot(axes=figure_axes)
     assert figure_axes.get_ylim()[1] >= 9000
+
+
+def test_an_event_that_lasts_is_marked_where_it_begins_and_ends(axes):
+    dataclasses.replace(smoothed(RELEASE), events=[3, *range(8, 30), 47]).plot(axes=axes)  # closed, say
+    assert [segment[0, 0] for segment in labelled(axes, "events").get_segments()] == [3, 8, 29, 47]
+    assert "which no pattern explains (3)" in " ".join(axes.get_xlabel().split())
+    assert runs_of([]) == []
 
 
 def test_single_events_are_marked(axes):
