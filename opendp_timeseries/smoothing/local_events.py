@@ -33,6 +33,9 @@ CLOSED: Final = 12.0
 _PERSISTENCE: Final = (0.75, 0.95)
 #: What is predicted errs alike in all steps of a run: so they tell less of a closure than each by itself.
 _ALIKE: Final = 0.8
+#: A station that seems to be closed for a larger share of all steps is new, gone or quiet by day: that is its level and
+#: its pattern, which nothing tells of steps that are left out of them.
+_MOST_CLOSED: Final = 0.2
 #: How large a crowd may be, in standard errors of one.
 _SIZES: Final = np.array([3.0, 10.0, 30.0, 100.0])
 #: Chances of kinds that are less than this change nothing.
@@ -103,6 +106,10 @@ class Evidence(NamedTuple):
         begin = np.append(np.repeat(crowds * prior / len(_SIZES), len(_SIZES)), closures) / odds.shape[1]
         persistence = np.repeat(_PERSISTENCE, [len(begin) - 1, 1])
         none, some = _forward_backward(states, begin, persistence)
+        long = np.flatnonzero(some[..., -1].mean(axis=1) > _MOST_CLOSED)
+        if len(long):
+            states[long, :, -1] = -np.inf
+            none[long], some[long] = _forward_backward(states[long], begin, persistence)
         return Chances(none, some[..., :-1].reshape(odds.shape), some[..., -1])
 
 

@@ -444,7 +444,8 @@ def test_joint_errors_against_a_dense_matrix():
         assert np.allclose(adds @ expected, 0, atol=1e-12)
 
 
-def test_chances_of_events_against_all_courses():
+def test_chances_of_events_against_all_courses(monkeypatch):
+    monkeypatch.setattr(local_events, "_MOST_CLOSED", 1.0)  # of three steps, some may be closed
     rng = np.random.default_rng(2)
     crowds, prior = rng.uniform(0.2, 1, (1, 2, 2)), np.array([0.3, 0.7])
     variance = np.array([[np.eye(2) * rng.uniform(1, 2) + 0.3 for _ in range(3)]])
@@ -478,6 +479,16 @@ def test_chances_of_events_against_all_courses():
     assert np.allclose(found.none[0], none, atol=1e-4)
     assert np.allclose(found.crowd[0].reshape(3, 8), some[:, :8], atol=1e-4)
     assert np.allclose(found.closed[0], some[:, 8], atol=1e-4)
+
+
+def test_a_station_that_is_closed_for_long_is_new_or_gone():
+    steps, closed = 200, np.zeros((3, 200), dtype=bool)
+    closed[0, 60:84] = closed[1, 100:] = closed[2, (np.arange(steps) % 24 > 6)] = True
+    evidence = local_events.Evidence(np.zeros((3, steps, 1)), np.ones((3, steps, 1)), np.where(closed, 5.0, -5.0))
+    chances = evidence.chances(np.ones(1), local_events.FREQUENCY)
+    assert np.array_equal(chances.closed[0] > 0.5, closed[0])
+    assert not chances.closed[1:].any()
+    assert np.allclose(chances.none + chances.crowd.sum(axis=(2, 3)) + chances.closed, 1)
 
 
 def test_counts_at_events_against_dense_conditioning():
@@ -539,3 +550,18 @@ def test_departures_of_two_tiers_against_dense_conditioning():
     assert np.allclose(found.rates[0], rates)
     assert np.allclose(found.covariance(0) @ np.eye(steps) * 0.09, expected, atol=1e-10)
     assert np.allclose(found.variance[0] * 0.09, np.diag(expected), rtol=1e-6)
+
+
+@pytest.mark.long
+def test_stations_that_are_new_or_gone_are_as_near_as_others():
+    size, keys = 504, tuple("abcdefgh")
+    here = np.ones((8, size), dtype=bool)
+    here[:3, : size // 2] = here[3:5, size // 2 :] = False
+    rng, usual = np.random.default_rng(0), np.array([60.0, 20, 5, 60, 20, 30, 10, 3])[:, None]
+    rates = here * usual * week(size) / week(size).mean() * rng.lognormal(-0.06, 0.35, 21).repeat(24)
+    truth, count = rng.poisson(rates).astype(float), count_of(size, Tiers(ends=(10, 60)), panel=keys)
+    series = ts.smooth(private({30: truth.ravel()}, rng, count=count, scale=1.0), seasons=(24, 168))
+    for station in (0, 1, 3, 4):
+        low, high = series.parts[station].interval(0.9)
+        assert np.mean((low - 0.5 <= truth[station]) & (truth[station] <= high + 0.5)) > 0.9
+        assert np.sqrt(np.mean((series.parts[station].values - truth[station]) ** 2)) < 2.5
