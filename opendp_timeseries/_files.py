@@ -19,55 +19,61 @@ UNFINISHED: Final = ".unfinished"
 
 @contextlib.contextmanager
 def files_together(
-    places: Iterable[Path], *, replace: bool = False, check: Callable[[], None] | None = None
+    places: Iterable[Path], *, replace: bool = False, before_publishing: Callable[[], None] | None = None
 ) -> Iterator[dict[Path, io.BytesIO]]:
-    """Yield files in memory, and write all of them when the block ends, or none if it raises.
+    """Yield files in memory, and write them when the block ends, or none if it raises.
 
-    Temporary files are created before the block runs, so that places without write access are refused at once. A new
-    file takes over the mode and the owner of the file that it replaces.
+    Temporary files are created before the block runs, so that places without write access are refused at once. New
+    files appear all or none. Existing files are replaced one by one, last: if that fails, each holds its old or its new
+    content. A file takes over the mode and the owner of the one that it replaces.
 
     :param replace: True to replace existing files; otherwise they are refused.
-    :param check: called just before the first file appears; if it raises, nothing is changed.
+    :param before_publishing: called just before the first file appears; if it raises, nothing is changed.
+    :raises ValueError: if a place is given twice.
     :raises FileExistsError: if a file exists and ``replace`` is False.
     :raises OSError: if a place is not an ordinary file, or cannot be written, naming it.
     """
-    token, at = secrets.token_hex(4), None
+    token, place = secrets.token_hex(4), None
     drafts: dict[Path, Path] = {}
-    replaced, new = set(), []
+    replaced: list[Path] = []
+    published: list[Path] = []
     try:
-        for at in places:
-            earlier = check_place(at, replace=replace)
-            drafts[at] = at.with_name(f".{at.name}.{token}{UNFINISHED}")
-            _create_draft(drafts[at], at, earlier)
+        for place in places:
+            if place in drafts:
+                raise ValueError(f"file ({place}) is given twice; give each place once")
+            earlier = status_if_replaceable(place, replace=replace)
+            drafts[place] = place.with_name(f".{place.name}.{token}{UNFINISHED}")
+            _create_draft(drafts[place], place, earlier)
             if earlier is not None:
-                replaced.add(at)
-        at, files = None, {place: io.BytesIO() for place in drafts}
+                replaced.append(place)
+        place, files = None, {final: io.BytesIO() for final in drafts}
         yield files
-        for at, file in files.items():
-            with drafts[at].open("r+b") as draft:
+        for place, file in files.items():
+            with drafts[place].open("r+b") as draft:
                 draft.write(file.getbuffer())
                 draft.flush()
                 os.fsync(draft.fileno())
-        if check is not None:
-            check()
-        for at in files:
-            if at in replaced:
-                os.replace(drafts[at], at)
-            else:
-                _publish(drafts[at], at)
-                new.append(at)
-        new.clear()
-        for folder in {place.parent for place in files}:
+        place = None
+        if before_publishing is not None:
+            before_publishing()
+        for place in [final for final in drafts if final not in replaced]:
+            _publish(drafts[place], place)
+            published.append(place)
+        for place in replaced:
+            os.replace(drafts[place], place)
+        published.clear()
+        for folder in {final.parent for final in files}:
             _synchronise(folder)
     except BaseException as error:
-        for place in new:
-            place.unlink()
-        if at is None or not isinstance(error, OSError) or error.errno is None:
+        for new in published:
+            new.unlink()
+        if place is None or not isinstance(error, OSError) or error.errno is None:
             raise
-        raise OSError(error.errno, error.strerror, str(at)) from None  # with the name of the final file
+        raise OSError(error.errno, error.strerror, str(place)) from None  # with the name of the final file
     finally:
         for unfinished in drafts.values():
-            unfinished.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # the files are in place, or another error says that they are not
+                unfinished.unlink(missing_ok=True)
 
 
 def write_file(path: str | os.PathLike[str] | None, content: bytes) -> None:
@@ -77,7 +83,7 @@ def write_file(path: str | os.PathLike[str] | None, content: bytes) -> None:
             files[place].write(content)
 
 
-def check_place(place: Path, *, replace: bool) -> os.stat_result | None:
+def status_if_replaceable(place: Path, *, replace: bool) -> os.stat_result | None:
     """Return the status of the file at a place; None if there is none.
 
     :raises FileExistsError: if there is a file and ``replace`` is False.
@@ -112,11 +118,10 @@ def _publish(draft: Path, place: Path) -> None:
     """Give a file its final name, unless that is taken: a rename would replace a file that appeared meanwhile."""
     try:
         os.link(draft, place)
-        draft.unlink()
     except FileExistsError:
         raise
     except OSError:  # a file system without hard links
-        check_place(place, replace=False)
+        status_if_replaceable(place, replace=False)
         os.rename(draft, place)
 
 

@@ -102,6 +102,48 @@ def test_whatever_fails_leaves_whole_files(tmp_path, places, monkeypatch, earlie
         assert found == dict.fromkeys(earlier, b"earlier")
 
 
+def test_new_files_appear_all_or_none_beside_replaced_ones(places, tmp_path, monkeypatch):
+    places[0].write_bytes(b"earlier")
+
+    def theirs():
+        places[1].write_bytes(b"theirs")
+
+    def fail_late(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(FileExistsError), files_together(places, replace=True, before_publishing=theirs):
+        pass
+    assert contents(tmp_path) == {"a.csv": b"earlier", "a.png": b"theirs"}
+    places[1].unlink()
+    monkeypatch.setattr(_files.os, "replace", fail_late)
+    refuses(r"a\.csv", fill, places, b"new", error=OSError)
+    assert contents(tmp_path) == {"a.csv": b"earlier"}
+
+
+def test_an_error_of_the_last_check_names_its_own_file(places, tmp_path):
+    def fail():
+        raise OSError(errno.EIO, "Input/output error", "ledger")
+
+    with pytest.raises(OSError, match="ledger") as failure, files_together(places, before_publishing=fail):
+        pass
+    assert failure.value.filename == "ledger"
+    assert contents(tmp_path) == {}
+
+
+def test_a_draft_that_stays_is_no_error(places, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(_files.Path, "unlink", fail)
+    fill(places, b"new", replace=False)
+    assert {name: text for name, text in contents(tmp_path).items() if name in NAMES} == dict.fromkeys(NAMES, b"new")
+
+
+def test_a_place_is_given_once(places, tmp_path):
+    refuses(r"a\.csv\) is given twice", fill, [places[0], *places], b"new")
+    assert contents(tmp_path) == {}
+
+
 def test_what_cannot_be_written_is_refused_before_the_block_runs(places, tmp_path, monkeypatch):
     def block(*refused, replace=True):
         with files_together([places[0], *refused], replace=replace):
@@ -156,7 +198,7 @@ def test_an_owner_that_cannot_be_passed_on_is_refused(places, monkeypatch):
 
     monkeypatch.setattr(_files.shutil, "chown", refuse)
     elsewhere = os.stat_result((*real[:4], real.st_uid + 1, *real[5:]))
-    monkeypatch.setattr(_files, "check_place", lambda place, **_: elsewhere)
+    monkeypatch.setattr(_files, "status_if_replaceable", lambda place, **_: elsewhere)
     with pytest.raises(PermissionError) as failure:
         fill(places[:1], b"new")
     assert failure.value.filename == str(places[0])

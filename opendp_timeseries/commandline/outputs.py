@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 import opendp_timeseries as ts
-from opendp_timeseries._files import check_place, write_file
+from opendp_timeseries._files import status_if_replaceable, write_file
 from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries.accounting.adaptivity import Adaptivity
 from opendp_timeseries.accounting.joint import joint_loss
@@ -123,7 +123,7 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
     for suffix, place in paths.items():
         if log is not None and place.exists() and os.path.samefile(place, log):
             raise Refusal("output", Quoted(place), f"is the log ({log}) itself", "choose another `output`")
-        if check_place(place, replace=True) is None:
+        if status_if_replaceable(place, replace=True) is None:
             continue
         if options.resume and not options.force and _is_ours(place, suffix):
             continue  # what is missing is written beside it
@@ -252,7 +252,7 @@ def _documents(options: argparse.Namespace) -> dict[str, bool]:
 
 def check_ours(place: Path, suffix: str, name: str = "output") -> None:
     """Refuse a place where there is anything but an earlier file of this kind, which is replaced."""
-    if check_place(place, replace=True) is not None and not _is_ours(place, suffix):
+    if status_if_replaceable(place, replace=True) is not None and not _is_ours(place, suffix):
         raise Refusal(name, Quoted(place), "exists, and is not of an earlier run", f"choose another --{name}")
 
 

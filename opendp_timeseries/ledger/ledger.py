@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
-from opendp_timeseries._files import check_place, files_together
+from opendp_timeseries._files import files_together, status_if_replaceable
 from opendp_timeseries._json import encode
 from opendp_timeseries._process import locked
 from opendp_timeseries._refusal import ExistingFileRefusal, MissingFileRefusal, Quoted, Refusal, TypeRefusal
@@ -213,7 +213,7 @@ class Ledger:
             counts = [design.signal.count for design in designs]
             check_member(measurement.input_domain, data, [count.reading for count in counts if count is not None])
             # Open the file for the record first, so that a folder without write permission costs nothing.
-            with files_together([self._path], replace=True, check=self._guard(book, check_lock)) as files:
+            with files_together([self._path], replace=True, before_publishing=self._guard(book, check_lock)) as files:
                 self._write(book, self._guard(original, check_lock))
                 output = measurement(data)
                 releases = _check_releases(output, designs)
@@ -418,7 +418,7 @@ class Ledger:
         return lines
 
     def _read(self, *, again: bool = False) -> Book:
-        check_place(self._path, replace=True)
+        status_if_replaceable(self._path, replace=True)
         try:
             status = self._path.stat()
             if status.st_nlink > 1:
@@ -442,7 +442,7 @@ class Ledger:
         return self._book
 
     def _write(self, book: Book, guard: Callable[[], None] | None = None) -> None:
-        with files_together([self._path], replace=True, check=guard) as files:
+        with files_together([self._path], replace=True, before_publishing=guard) as files:
             files[self._path].write(book.chain.file())
 
     def _guard(self, book: Book, check_lock: Callable[[], None]) -> Callable[[], None]:
@@ -450,7 +450,7 @@ class Ledger:
 
         def check() -> None:
             check_lock()
-            status = check_place(self._path, replace=True)
+            status = status_if_replaceable(self._path, replace=True)
             if status is None or status.st_nlink > 1 or self._path.read_bytes() != book.chain.file():
                 problem = "was changed, moved or linked while it was in use"
                 raise OSError(f"{self._path} {problem}; restore it, and try again")
