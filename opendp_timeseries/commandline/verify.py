@@ -6,6 +6,7 @@ import argparse
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,31 +32,42 @@ def verify(options: argparse.Namespace) -> str:
 
             options.zone = options.zone or "UTC"  # as where the parts are released
             parts = [*(part.cut(options) for part in parts_of(options)), options]  # and the summary of them
-        records = [Path(f"{item.output}.json") for item in parts]
-        records = [path for path in records if path.exists()] or records[:1]
+        expected = [Path(f"{item.output}.json") for item in parts]
+        records = [path for path in expected if path.exists()] or expected[:1]  # the reading of which is refused
     else:
-        records = [options.record]
+        expected = records = [options.record]
     verified: dict[str, list[str]] = {}  # by what they give, mostly the same of all parts
-    trusted: dict[str, None] = {}
+    unproved_claims: dict[str, None] = {}
     for record in records:
         given, assumptions = _verified(record, options.programme)
         verified.setdefault(given, []).append(str(record))
-        trusted |= dict.fromkeys(assumptions)
+        unproved_claims |= dict.fromkeys(assumptions)
     lines = [
         f"Verified: the parameters in {', '.join(names)}{', each' if len(names) > 1 else ','} {given}"
         for given, names in verified.items()
     ]
-    unproved = "".join(f", or {assumption}" for assumption in trusted)
+    if missing := _missing(expected):
+        lines.append(f"Not found, and so not verified, whether released or not: {', '.join(missing)}.")
+    claims = "".join(f", or {assumption}" for assumption in unproved_claims)
     lines.append(
         "No record can show that the values came from this mechanism, or that everybody was counted as it says"
-        f"{unproved}: for that, readers must trust its publisher."
+        f"{claims}: for that, readers must trust its publisher."
     )
     return "\n".join(map(wrapped, lines))
 
 
-def _verified(record: Path, published: Path | None) -> tuple[str, Sequence[str]]:
-    """Return of what releases a record is, and what it guarantees; and what readers must trust its publisher for."""
-    releases, joint, trusted, reworded = read_record(record)
+def _missing(records: Sequence[Path]) -> list[str]:
+    """Return the names of records that do not exist; of several in a row, the first and the last."""
+    rows = [[*row] for exists, row in groupby(records, Path.exists) if not exists]
+    return [f"{row[0]}" if len(row) == 1 else f"{row[0]} to {row[-1]}" for row in rows]
+
+
+def _verified(record: Path, programme_file: Path | None) -> tuple[str, Sequence[str]]:
+    """Return what a record holds and guarantees, in words, and the claims of its publisher that it cannot prove.
+
+    :param programme_file: of the programme that the releases must have been planned in, if one is given.
+    """
+    releases, joint, unproved_claims, reworded = read_record(record)
     if reworded:
         stated, right = reworded[0]
         problem = "in its own words, and its numbers, which are right, give"
@@ -63,29 +75,30 @@ def _verified(record: Path, published: Path | None) -> tuple[str, Sequence[str]]
             "record", Quoted(record), f"says {stated!r} {problem} {right!r}", "believe these, and ask its publisher"
         )
     parents = {release.stated.parent for release in releases}
-    if published is not None:
-        programme = read_programme(published)
-        planned = {parent and parent.planned for parent in parents} == {programme.identifier}
-        if not planned or not {release.design for release in releases} <= {*programme.designs}:
+    if programme_file is not None:
+        programme = read_programme(programme_file)
+        is_planned = {parent and parent.planned for parent in parents} == {programme.identifier}
+        if not is_planned or not {release.design for release in releases} <= {*programme.designs}:
             raise Refusal(
-                "record", Quoted(record), f"is of no release of the programme in {published}", "ask its publisher"
+                "record", Quoted(record), f"is of no release of the programme in {programme_file}", "ask its publisher"
             )
         for parent in parents:
             assert parent is not None
-            _check_place([item.design for item in releases if item.stated.parent == parent], parent, programme, record)
+            designs = [item.design for item in releases if item.stated.parent == parent]
+            _check_claims_about_programme(designs, parent, programme, record)
         if not Counter(release.design for release in releases) <= Counter(programme.designs):
             raise Refusal(
                 "record",
                 Quoted(record),
-                f"holds more releases of one count than were planned in {published}",
+                f"holds more releases of one count than were planned in {programme_file}",
                 "ask its publisher",
             )
     singles = [release.guarantee() for release in releases]
     if len(releases) > 1:
-        (parent, *others) = {str(parent): parent for parent in parents}.values()
-        if parent is not None and not others:  # is said once
+        distinct = list({str(parent): parent for parent in parents}.values())
+        if distinct[0] is not None and len(distinct) == 1:  # is said once
             singles = [replace(item, statement=replace(item.stated, parent=None)).guarantee() for item in releases]
-            joint = f"{joint}; {parent}"
+            joint = f"{joint}; {distinct[0]}"
     names = [item.design.count.subject for item in releases]
     given = f"of {names[0]}, give {singles[0]}"
     if len(releases) > 1:
@@ -93,20 +106,20 @@ def _verified(record: Path, published: Path | None) -> tuple[str, Sequence[str]]
         given = (
             f"of {len(releases)} releases, give all of them together {joint}. Alone, they give: {'; '.join(by_subject)}"
         )
-    by_plan = "" if published is None else f" They were planned in {published}."
-    return f"{given}.{by_plan}", trusted
+    by_plan = "" if programme_file is None else f" They were planned in {programme_file}."
+    return f"{given}.{by_plan}", unproved_claims
 
 
-def _check_place(designs: list[Design], parent: Parent, programme: Programme, record: Path) -> None:
+def _check_claims_about_programme(designs: list[Design], parent: Parent, programme: Programme, record: Path) -> None:
     """Refuse releases that say of their programme what is not so: its budget, or which of how many designs theirs is.
 
     Those that a ledger paid for have no number there.
     """
-    budget = (parent.loss, parent.measure) == (programme.budget.pair, programme.budget.view.measure)
-    there = parent.parts in (None, len(programme))
+    budget_fits = (parent.loss, parent.measure) == (programme.budget.pair, programme.budget.view.measure)
+    number_fits = parent.parts in (None, len(programme))
     if parent.number is not None:
-        there = parent.parts == len(programme) and {*designs} == {programme.designs[parent.number - 1]}
-    if not budget or not there:
+        number_fits = parent.parts == len(programme) and {*designs} == {programme.designs[parent.number - 1]}
+    if not budget_fits or not number_fits:
         raise Refusal(
             "record",
             Quoted(record),

@@ -752,6 +752,19 @@ def test_verify_takes_a_publication_that_names_no_zone(tmp_path, capsys, monkeyp
     assert "days-2024-01-01.json" in refusal(capsys)  # which is sought, and is not there
 
 
+def test_verify_names_the_records_that_it_does_not_find(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("opendp_timeseries.commandline.verify._verified", lambda record, _: ("give ε = 1.", ()))
+    grid = '[grid]\nstart = "2024-01-01"\nend = "2024-01-07"\nstep = "1h"\nevery = "1d"\n'
+    (tmp_path / "days.toml").write_text(f'{grid}[outputs]\noutput = "days"\n')
+    for name in ("days-2024-01-01", "days-2024-01-03", "days"):
+        (tmp_path / f"{name}.json").touch()
+    assert main(["verify", "days.toml"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    missing = "days-2024-01-02.json, days-2024-01-04.json to days-2024-01-06.json"
+    assert f" Not found, and so not verified, whether released or not: {missing}." in said
+
+
 @pytest.mark.long
 def test_a_record_is_of_a_programme_that_was_published(city, capsys):
     capsys.readouterr()
