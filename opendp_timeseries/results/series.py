@@ -236,7 +236,7 @@ class Series(errors.Estimates):
             if joint is None and series.parts and all(part.covariance is not None for part in series.parts):
                 joint = errors.independent([part.covariance for part in series.parts])
             if joint is not None:
-                joint = errors.scaled(joint, ratios) + errors.common(values * shared, of_each=numbers)
+                joint = errors.scaled(joint, ratios) + errors.common(values * shared, error_of_step=numbers)
             rows = zip(series.parts, *(np.split(row, size) for row in (ratios, shared, numbers)), strict=False)
             return replace(
                 series,

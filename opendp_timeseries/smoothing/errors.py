@@ -83,9 +83,12 @@ class Covariance(LinearOperator):
     def __add__(self, other: Any) -> Any:
         return _Sum(self, other) if getattr(other, "shape", None) == self.shape else NotImplemented
 
+    def __radd__(self, other: Any) -> Any:
+        return _Sum(other, self) if getattr(other, "shape", None) == self.shape else NotImplemented
+
 
 class _ByFunctions(Covariance):
-    """One that functions work out."""
+    """The covariance whose products a function works out, and another one its variances of sums."""
 
     def __init__(
         self, product: Callable[[Array], Array], size: int, sums: Callable[[Array, Starts], Array] | None
@@ -101,7 +104,7 @@ class _ByFunctions(Covariance):
 
 
 class _Sum(Covariance):
-    """That of the sum of independent errors."""
+    """The covariance of the sum of independent errors."""
 
     def __init__(self, *parts: AnyCovariance) -> None:
         inner = [part._parts if isinstance(part, _Sum) else [part] for part in parts]
@@ -116,7 +119,7 @@ class _Sum(Covariance):
 
 
 class _Root(Covariance):
-    """That of a few independent errors, or of some for each step: ``R diag(v) R'``, where R is sparse."""
+    """The covariance of weighted sums of independent errors: ``R diag(v) R'``, where R is sparse."""
 
     def __init__(self, root: csr_array, variances: Array) -> None:
         self._root, self._own = root, variances
@@ -131,8 +134,8 @@ class _Root(Covariance):
         return variances
 
 
-class _Multiple(Covariance):
-    """That of errors that are multiplied, each by its factor."""
+class _Scaled(Covariance):
+    """The covariance of errors that are multiplied, each by its factor."""
 
     def __init__(self, covariance: AnyCovariance, factors: Array) -> None:
         self._inner, self._factors = covariance, factors
@@ -147,7 +150,7 @@ class _Multiple(Covariance):
 
 
 class _Part(Covariance):
-    """That of some of several series."""
+    """The covariance of some of several series, which stand one after the other."""
 
     def __init__(self, covariance: AnyCovariance, first: int, size: int) -> None:
         self._inner, self._rows = covariance, slice(first, first + size)
@@ -167,7 +170,7 @@ class _Part(Covariance):
 
 
 class _Independent(Covariance):
-    """That of series one after the other, whose errors are independent."""
+    """The covariance of series one after the other, whose errors are independent."""
 
     def __init__(self, parts: Sequence[AnyCovariance]) -> None:
         self._parts = parts
@@ -175,7 +178,7 @@ class _Independent(Covariance):
         super().__init__(self._ends[-1])
 
     def _matmat(self, columns: Array) -> Array:
-        product = np.zeros_like(columns)
+        product = np.zeros(columns.shape)
         for part, (first, last) in zip(self._parts, pairwise(self._ends), strict=True):
             row = columns[first:last]
             some = np.any(row, axis=0)  # the product may take long
@@ -195,13 +198,15 @@ def diagonal(variances: Array) -> Covariance:
     return _Root(csr_array(eye_array(len(variances))), np.asarray(variances, dtype=np.float64))
 
 
-def common(sizes: Array, variance: float = 1.0, *, of_each: NDArray[np.int64] | None = None) -> Covariance:
+def common(sizes: Array, variance: float = 1.0, *, error_of_step: NDArray[np.int64] | None = None) -> Covariance:
     """Return the covariance of one error that all steps have in common, in these sizes.
 
-    :param of_each: which of several independent errors each step has; without it, all have the one.
+    :param error_of_step: which of several independent errors each step has; without it, all have the same one.
     """
     rows = np.arange(len(sizes))
-    return from_root(csr_array((sizes, (rows, np.zeros_like(rows) if of_each is None else of_each))), variance)
+    return from_root(
+        csr_array((sizes, (rows, np.zeros_like(rows) if error_of_step is None else error_of_step))), variance
+    )
 
 
 def from_root(root: csr_array, variance: float = 1.0) -> Covariance:
@@ -211,7 +216,7 @@ def from_root(root: csr_array, variance: float = 1.0) -> Covariance:
 
 def scaled(covariance: AnyCovariance, factors: Array) -> Covariance:
     """Return the covariance of errors that are multiplied, each by its factor."""
-    return _Multiple(covariance, factors)
+    return _Scaled(covariance, factors)
 
 
 def part_of(covariance: AnyCovariance, first: int, size: int) -> Covariance:
@@ -261,7 +266,7 @@ def _by_products(covariance: AnyCovariance, weights: Array, starts: Starts) -> A
 def _matrix(weights: Array, starts: Starts) -> csr_array:
     """Return a row of weights for each sum."""
     series, steps = weights.shape
-    of_each = np.zeros(steps, dtype=np.int64)
-    of_each[starts[1:]] = 1
-    rows = np.tile(np.cumsum(of_each), series)
+    is_start = np.zeros(steps, dtype=np.int64)
+    is_start[starts[1:]] = 1
+    rows = np.tile(np.cumsum(is_start), series)
     return csr_array((weights.ravel(), (rows, np.arange(series * steps))), shape=(len(starts), series * steps))

@@ -172,7 +172,7 @@ def test_every_covariance_knows_the_variances_of_sums(keys):
         "array": array,
         "operator": aslinearoperator(array),
         "diagonal": errors.diagonal(factors**2),
-        "common": errors.common(factors, 0.3, of_each=numbers),
+        "common": errors.common(factors, 0.3, error_of_step=numbers),
         "scaled": errors.scaled(array, factors) + errors.scaled(aslinearoperator(array), factors),
         "sum": errors.diagonal(factors**2) + errors.common(factors, -0.1) + array,
         "independent": errors.independent([array[k : k + cut, k : k + cut] for k in range(0, size, cut)]),
