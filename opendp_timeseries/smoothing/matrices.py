@@ -16,10 +16,13 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Starts = NDArray[np.int64]
 
-#: Matrices of this size are factored at once, and products of so many multiplications made.
+#: Rows of a matrix that LAPACK factors at once; larger ones are halved.
 _SMALL: Final = 64
+#: Columns of the pieces that are multiplied.
 _WIDTH: Final = 32
+#: Multiplications in a product that BLAS does not share among threads.
 _UNSHARED: Final = 64**3
+#: Pieces that NumPy multiplies in one call.
 _STACK: Final = 8
 
 
@@ -36,7 +39,10 @@ class Tridiagonal(NamedTuple):
 
     @classmethod
     def of(cls, main: Array, off: Array) -> Tridiagonal:
-        """Factor a matrix; raise FitError unless it is positive definite in floating point."""
+        """Factor a matrix; raise FitError if it is not positive definite in floating point.
+
+        LAPACK factors what is not finite, too: then its log-determinant is not finite either.
+        """
         if not off.size:
             raise FitError("a series of one step has no course to smooth")
         diagonal, lower, failed = scipy.linalg.lapack.dpttrf(main, off)
@@ -78,6 +84,8 @@ class Banded(NamedTuple):
     @classmethod
     def of(cls, band: Array) -> Banded:
         """Factor a matrix as above, given its diagonals, the main one first, each padded at its end."""
+        if len(band) == 1:  # the inverse is worked out in blocks as wide as the diagonals beside the main one
+            band = np.vstack([band, np.zeros_like(band)])
         lower, failed = scipy.linalg.lapack.dpbtrf(band, lower=1)
         if failed:
             raise FitError("the smoother lost its precision")

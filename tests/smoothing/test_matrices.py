@@ -20,7 +20,7 @@ def test_products_are_those_of_numpy(rows, columns):
     assert np.allclose(root.T @ root, np.linalg.inv(left.T @ left + np.eye(columns)))
 
 
-@pytest.mark.parametrize("width", [1, 2, 7])
+@pytest.mark.parametrize("width", [0, 1, 2, 7])
 @pytest.mark.parametrize("size", [8, 23, 60])
 def test_variances_of_sums_are_those_of_the_inverse(width, size):
     rng = np.random.default_rng(size)
@@ -37,3 +37,10 @@ def test_variances_of_sums_are_those_of_the_inverse(width, size):
             assert np.allclose(found, [side @ inverse @ side for side in sides], rtol=1e-9)
             assert np.allclose(factor.inverse_diagonals()[0], np.diag(inverse))
             assert np.allclose(factor.inverse_diagonals()[1], np.diag(inverse, 1))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_has_no_finite_determinant(bad):
+    band = np.array([[4.0, bad, 4.0], [1.0, 1.0, 0.0]])
+    for factor in (Banded.of(band), Tridiagonal.of(band[0].copy(), band[1, :-1].copy())):
+        assert not np.isfinite(factor.log_determinant)
