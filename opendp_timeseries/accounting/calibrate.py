@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import scipy
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries.accounting.budget import Budget
 from opendp_timeseries.accounting.loss import PrivacyLoss
@@ -22,8 +23,8 @@ from opendp_timeseries.accounting.subsampled import MIN_SCALE
 
 __all__ = ["calibrate"]
 
-# ε is read off the profile to 12 digits, so the search aims this much below the budget.
-_RELATIVE_SPARE: Final = 1 - 2.0**-40
+# ε is read off the profile to 12 digits, so the search aims at this share of it.
+_AIMED_SHARE: Final = 1 - 2.0**-40
 # Logarithms of factors stay within ± this: floats end at e^±709.
 _MAX_LOG_FACTOR: Final = 690.0
 # A law made for a factor this close to the least one is exact there to all digits.
@@ -39,10 +40,11 @@ def calibrate(
 
     :param loss_at: the loss at a factor, or a number such as its δ; it falls as the factor grows.
     :param budget: a :class:`~opendp_timeseries.accounting.budget.Budget`, or an upper bound on such a number.
-    :param start: a factor at which no scale is below 1: the search goes down to 2**-1000 of it if any noise suffices.
+    :param start: a factor above 0 at which no scale is below 1: the search goes down to 2**-1000 of it if any noise
+        suffices.
     :param refusal: what is raised if no factor suffices.
-    :return: 0 if nothing is lost without noise.
-    :raises ValueError: if the search finds no sufficient factor.
+    :return: the factor; 0 if nothing is lost without noise, where that is known: of a number, 2**-995 of ``start``.
+    :raises ValueError: if the start or the upper bound is not above 0, or the search finds no sufficient factor.
 
     >>> from opendp_timeseries.accounting.influence import count_influence
     >>> from opendp_timeseries.accounting.subsampled import extremal_law
@@ -50,6 +52,9 @@ def calibrate(
     >>> round(calibrate(extremal_law(person, 0.1, 100).at, Budget(epsilon=1.0, delta=1e-6)), 6)
     6.823404
     """
+    start = check.real("start", start, above=0.0)
+    if not isinstance(budget, Budget):
+        budget = check.real("budget", budget, above=0.0)
     at = cache(loss_at)
     factor = (
         _factor_for_loss(at, budget, start) if isinstance(budget, Budget) else _factor_for_number(at, budget, start)
@@ -111,9 +116,10 @@ def _factor_for_loss(loss_at: Callable[[float], PrivacyLoss], budget: Budget, st
         return math.inf
     loss = loss_at(factor)
     # Some laws hold only near the scales they were made for: then make one at the estimate of the least factor.
-    for step in (0.5, *[1e-3] * _MAX_LAWS):
+    for step in (0.5, *[1e-3] * _MAX_LAWS):  # first from an estimate, then from where a search ended
         shift = _shift(loss, budget, step)
-        if not start * MIN_SCALE < (factor := factor * math.exp(shift)) < math.inf:
+        factor *= math.exp(shift)
+        if factor <= start * MIN_SCALE or factor == math.inf:
             return math.inf
         previous, loss = loss, loss_at(factor)
         if loss.law is previous.law or abs(shift) < _LAW_TOLERANCE or budget.rho is not None:
@@ -129,7 +135,7 @@ def _sufficient_factor(loss: PrivacyLoss, budget: Budget) -> float:
     if budget.epsilon is None:
         return worst / math.sqrt(2 * budget.first) if budget.first >= LOWEST_BOUND else math.inf
     # At a distance of μ the Gaussian mechanism has δ ≤ μ/√(2π), and δ is enough where μ²/2 + μ√(2 log 1/δ) ≤ ε.
-    epsilon, digits = budget.epsilon * _RELATIVE_SPARE, -math.log(budget.delta)
+    epsilon, digits = budget.epsilon * _AIMED_SHARE, -math.log(budget.delta)
     distance = 2 * epsilon / (math.sqrt(2 * digits + 2 * epsilon) + math.sqrt(2 * digits))
     factor = worst / max(budget.delta * math.sqrt(2 * math.pi), distance) * (1 + 1e-3)
     if epsilon > 0 and factor < math.inf:
@@ -149,7 +155,7 @@ def _shift(loss: PrivacyLoss, budget: Budget, step: float) -> float:
     if budget.epsilon is None:
         rho, _ = loss.zero_concentrated(budget.delta)
         return math.log(max(rho, LOWEST_BOUND) / budget.first) / 2
-    epsilon = budget.epsilon * _RELATIVE_SPARE
+    epsilon = budget.epsilon * _AIMED_SHARE
 
     def excess(x: float) -> float:
         return math.log(PrivacyLoss(loss.law, loss.scale * math.exp(x)).delta(epsilon) / budget.delta)

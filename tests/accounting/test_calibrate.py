@@ -129,6 +129,13 @@ def test_a_number_is_met_from_above_to_twelve_digits():
     refuses("epsilon", calibrate, lambda _: 1.0, 1e-6, refusal=Refusal("epsilon", 0.0, "is used up"))
 
 
+@pytest.mark.parametrize("bound", [0.0, -1.0, math.nan, math.inf])
+def test_a_bound_and_a_start_are_above_0(bound):
+    refuses("budget", calibrate, lambda factor: 1 / factor, bound)
+    for budget in (1e-6, Budget(rho=1.0, delta=0.0)):
+        refuses("start", calibrate, law(1, 1.0).at, budget, start=bound)
+
+
 def test_few_losses_are_asked_for():
     # A joint law may take a second.
     for name, budget in itertools.product(("equal releases", "unequal releases", "adaptive releases"), BUDGETS[:1]):
