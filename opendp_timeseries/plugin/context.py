@@ -89,19 +89,19 @@ def _weights(name: str, weights: ArrayLike) -> list[float]:
     return listed
 
 
-def split_budget(loss: Loss, parts: Sequence[float], share: Fraction = _KEPT_BACK) -> Losses:
-    """Split a privacy loss into shares whose sum, however it is rounded, is within it.
+def split_budget(loss: Loss, parts: Sequence[float], portion: Fraction = _KEPT_BACK) -> Losses:
+    """Split a privacy loss into shares whose sum, however it is rounded, is within it, unless all of it is split.
 
     :param loss: ρ or ε, or a pair (ρ, δ) or (ε, δ).
     :param parts: the weights of the shares, relative to their sum.
-    :param share: of the whole, which shares have together if there are several: the rest is left for rounding.
+    :param portion: of the whole, which shares have together if there are several: the rest is left for rounding.
 
     >>> [round(rho, 6) for rho, delta in split_budget((0.1, 1e-6), [0.1, 0.2, 0.7])]
     [0.01, 0.02, 0.07]
     """
     if isinstance(loss, tuple):
-        return list(zip(*(split_budget(number, parts, share) for number in loss), strict=True))
-    divided = Fraction(check.real("loss", loss, minimum=0.0)) * (share if len(parts) > 1 else 1)
+        return list(zip(*(split_budget(number, parts, portion) for number in loss), strict=True))
+    divided = Fraction(check.real("loss", loss, minimum=0.0)) * (portion if len(parts) > 1 else 1)
     sum_of_parts = sum(map(Fraction, parts))
     return [down_fraction(divided * Fraction(part) / sum_of_parts) + 0.0 for part in parts]
 
@@ -187,20 +187,20 @@ def compositor(
     (metric, d_in), (measure, d_out) = privacy_unit, privacy_loss
     if isinstance(d_in, np.generic):
         d_in = d_in.item()  # OpenDP takes Python numbers only
-    budget = _account(domain, metric, d_in, measure, d_out, parts)
+    account = _account(domain, metric, d_in, measure, d_out, parts)
     context = Context(
-        budget.accountant,
-        _queryable_of(budget.accountant, data, domain),
+        account.accountant,
+        _queryable_of(account.accountant, data, domain),
         d_in=d_in,
-        d_mids=budget.shares,
-        d_out=budget.limit,
+        d_mids=account.shares,
+        d_out=account.limit,
     )
     with contextlib.suppress(ValueError):  # no bound on the whole log: no count of this package fits
         people = individuals_of(d_in)
         context.distance = people if isinstance(people, int) and people >= 1 else 1
-    context.budget = budget.parent
+    context.budget = account.parent
     if parts is None or len(parts) > 1:
-        context.parent = budget.parent
+        context.parent = account.parent
     return context
 
 
@@ -239,6 +239,10 @@ def _account(
 ) -> _Account:
     name, has_delta = loss_form(measure)
     bounded_by, bounded = None, d_out not in _UNBOUNDED
+    if name and (bounded or parts is not None):
+        first, delta = _pair(d_out)
+        check.real(name, first, minimum=0.0)
+        check.real("delta", delta, minimum=0.0, below=1.0)
     if bounded and (name == "rho" or (name and has_delta)):
         kind = CONCENTRATED if name == "rho" else APPROXIMATE
         bounded_by = Parent(
@@ -246,12 +250,12 @@ def _account(
         )
     if parts is not None:
         # OpenDP adds up with rounding: where that exceeds the whole, a little of it is kept back.
-        for share_out in (Fraction(1), _KEPT_BACK):
-            shares = split_budget(d_out, parts, share_out)
+        for portion in (Fraction(1), _KEPT_BACK):
+            shares = split_budget(d_out, parts, portion)
             composition = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=shares)
             if _is_within(composition.map(d_in), d_out):
-                break
-        return _Account(composition, shares, None, bounded_by)
+                return _Account(composition, shares, None, bounded_by)
+        raise Refusal("privacy_loss", Quoted(d_out), f"has no {len(parts)} shares whose sum is within it", "give fewer")
     odometer = dp.c.make_fully_adaptive_composition(domain, metric, measure)
     if not bounded:
         return _Account(odometer, None, None, None)
@@ -626,10 +630,10 @@ class Query(OpenQuery):
             )
         first, delta = _pair(share)
         if not first > 0 or not 0 <= delta < 1 or (name == "epsilon" and delta == 0):
-            both = " in both" if has_delta else ""
             if delta >= 1:
                 raise Refusal("share of the budget", share, "must have a δ below 1", "give it less")
-            raise Refusal("share of the budget", Quoted(share), f"must be above 0{both}", "give the Context more")
+            rule = "a ρ above 0, and a δ of at least 0" if name == "rho" else "an ε and a δ above 0"
+            raise Refusal("share of the budget", Quoted(share), f"must have {rule}", "give the Context more")
         if name == "epsilon":
             options["delta"] = delta
             return Budget(epsilon=first, delta=delta)
@@ -651,7 +655,7 @@ class Query(OpenQuery):
             noise = "laplace() or gaussian(), or, for a series, by subsampled_gaussian(sampling_probability=…)"
             raise Refusal("query", ..., "is not yet a measurement: it adds no noise", f"end it by {noise}")
         if isinstance(self.d_out, tuple):  # of others none is asked for, and what is searched for may not take 1
-            self._check_share(chain(1.0) if isinstance(chain, PartialChain) else chain, at_any_scale=True)
+            self._check_share(chain(1.0) if isinstance(chain, PartialChain) else chain, delta_alone=True)
         if isinstance(chain, PartialChain):
             if self.d_out is None:
                 raise Refusal(
@@ -660,12 +664,12 @@ class Query(OpenQuery):
             chain = chain.fix(self.d_in, self.d_out, self.output_measure, bounds=bounds, T=T)
         resolved = dp.Query.resolve(self.new_with(chain=chain))
         if chain is self.chain:  # nothing was searched for: the noise is given
-            self._check_share(resolved, at_any_scale=False)
+            self._check_share(resolved, delta_alone=False)
         if hasattr(chain, "param"):  # OpenDP loses it where it converts the measure
             resolved.param = chain.param  # type: ignore[union-attr]
         return resolved
 
-    def _check_share(self, measurement: object, *, at_any_scale: bool) -> None:
+    def _check_share(self, measurement: object, *, delta_alone: bool) -> None:
         """Refuse a loss too large for the share: OpenDP would say that two pairs have no order."""
         share: object = self.d_out
         if share is None or self.d_in is None or not isinstance(measurement, dp.Measurement):
@@ -677,10 +681,9 @@ class Query(OpenQuery):
                 "delta",
                 Quoted(f"{loss[1]!r} at these settings, whatever the scale"),
                 f"exceeds this query's share ({share[1]!r})",
-                "lower `failure_probability=` or `delta=` to at most the share, which is"
-                " context.remaining_privacy_loss()[0][1]",
+                "lower `failure_probability=` or `delta=` to at most that",
             )
-        if not at_any_scale and not _is_within(loss, share):
+        if not delta_alone and not _is_within(loss, share):
             parts, limits = (x if isinstance(x, tuple) else (x,) for x in (loss, share))
             raise Refusal(
                 "loss of the query",

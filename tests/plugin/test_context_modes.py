@@ -82,6 +82,38 @@ def test_a_query_above_what_is_left_does_not_end_a_filter(name):
     assert ctx.current_privacy_loss() == pytest.approx(0.2)
 
 
+def test_a_delta_above_the_share_of_a_filter_says_to_lower_it():
+    counted = count(context(dp.loss_of(epsilon=1.0, delta=1e-6)).query(epsilon=0.5, delta=1e-7))
+    query = counted.subsampled_gaussian(sampling_probability=0.1, failure_probability=1e-3)
+    refuses(r"share \(1e-07\); lower .* to at most that$", query.param)
+
+
+@pytest.mark.parametrize("split", [{}, {"split_evenly_over": 2}])
+def test_a_loss_that_is_no_number_is_refused_by_its_name(split):
+    approximate = dp.approximate(dp.max_divergence())
+    for measure, loss, name in (
+        (dp.max_divergence(), math.nan, "epsilon"),
+        (dp.zero_concentrated_divergence(), math.nan, "rho"),
+        (approximate, (math.nan, 1e-6), "epsilon"),
+        (approximate, (-1.0, 1e-6), "epsilon"),
+        (approximate, (1.0, math.nan), "delta"),
+        *([(approximate, (math.inf, 1.0), "epsilon")] if split else []),
+    ):
+        refuses(rf"^{name} \(", context, (measure, loss), **split)
+
+
+def test_shares_are_within_the_whole_or_refused(monkeypatch):
+    monkeypatch.setattr("opendp_timeseries.plugin.context._is_within", lambda *_: False)
+    refuses("privacy_loss", context, dp.loss_of(epsilon=1.0, delta=1e-6), split_evenly_over=3)
+
+
+def test_a_share_of_nothing_says_what_must_be_above_0():
+    zero = (dp.approximate(dp.zero_concentrated_divergence()), (0.0, 1e-6))
+    refuses(
+        "must have a ρ above 0, and a δ of at least 0", context(zero, split_evenly_over=2).query().private_series, GRID
+    )
+
+
 def test_a_query_without_a_share_says_what_it_needs():
     ctx = context(dp.loss_of(epsilon=1.0, delta=1e-6))
     counted = count(ctx.query())
