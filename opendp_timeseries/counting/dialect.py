@@ -35,42 +35,49 @@ def memtable(backend: BaseBackend, columns: Mapping[str, Sequence[object]], sche
 class Dialect(NamedTuple):
     """Peculiarities of a backend."""
 
-    #: Of a table and the name of its column.
+    #: Reads a column of times of a table, by its name.
     ticks: Callable[[ir.Table, str], Ticks]
-    #: Exact from 0 on; Ibis's own passes through floating point.
+    #: Divides whole numbers from 0 on, exactly; Ibis's own quotient passes through floating point.
     quotient: Callable[[ir.IntegerValue, int], ir.IntegerValue]
-    #: As bytes, as a collation could take two names for one.
+    #: Turns a text into its bytes, as a collation could take two names for one.
     whole_text: Callable[[ir.StringValue], ir.BinaryValue]
-    #: Of two halves of the key, an identifier and a step.
+    #: Hashes two halves of the key, an identifier and a step.
     hashed: Callable[[int, int, ir.Column, ir.IntegerColumn], ir.Value]
-    #: Whole numbers of 38 digits, as text.
+    #: Writes, in SQL, a number or an expression as a whole number of 38 digits.
     wide: Callable[[object], str]
-    #: The whole quotient of two of these.
+    #: Writes, in SQL, the whole quotient of two of these.
     over: Callable[[str, str], str]
-    #: The weights of whoever it is of, by their size, beside each pair.
+    #: Is a query in SQL that puts beside each pair what depends on the size of its individual, the sum of its events.
+    #: It is formatted with ``{names}``, the columns that tell individuals apart; ``{events}``, what is added up;
+    #: ``{numbers}``, what is worked out of ``size``, and ``{columns}``, its names; and ``{own}``, columns of a pair.
     weights: str
-    #: Of steps that start runs, or are late in them: those that are kept, a gap apart.
+    #: Is a query in SQL that chooses steps a gap apart, of those that start a run or are late in one. It is formatted
+    #: with ``{gap}``; ``{groups}``, the columns within which steps are compared; ``{columns}``, those of the answer;
+    #: ``{own}``, those of a step alone; and ``{later}``, the table of the late steps that are chosen.
     walk: str
-    #: What of a connection would change the query, or refuse it.
+    #: Lists what of a connection would change the query, or refuse it.
     obstacles: Callable[[BaseBackend], list[str]]
-    #: Some columns, of the types that they have in the backend.
+    #: Gives some columns the types that they have in the backend.
     typed: Callable[[ir.Table, Sequence[str]], ir.Table] = same
-    #: Null for what is no finite number.
+    #: Reads numbers in floating point, null where there is none. NaN and infinities stay what they are.
     real: Callable[[ir.Column], ir.FloatingValue] = lambda column: column.try_cast("float64")
-    #: A regular expression, whose end is ``\z``.
+    #: Translates a regular expression, whose end is ``\z``.
     pattern: Callable[[str], str] = str
-    #: The first part in parentheses of what a pattern matches.
+    #: Returns the first part in parentheses of what a pattern matches.
     part: Callable[[ir.StringValue, str], ir.StringValue] = lambda text, pattern: text.re_extract(pattern, 1)
-    #: A table of a few rows.
+    #: Makes a table of a few rows.
     rows: Callable[[BaseBackend, Mapping[str, Sequence[object]], Schema], ir.Table] = memtable
-    #: Rows whose columns are worked out once, however often they are named.
+    #: Has the columns of rows worked out once, however often they are named.
     once: Callable[[ir.Table], ir.Table] = same
-    #: In which a query runs.
+    #: Opens the session in which a query runs.
     session: Callable[[BaseBackend], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
 
 
 def function(name: str, arguments: int, returns: str = "int64") -> Callable[..., ir.Value]:
-    """Return a function of the backend that Ibis has no name for."""
+    """Return a function of the backend that Ibis has no name for.
+
+    :param arguments: how many it takes: 0, 1, 2 or 4.
+    """
     shapes = {0: lambda: None, 1: lambda a: None, 2: lambda a, b: None, 4: lambda a, b, c, d: None}
     builtin = ibis.udf.scalar.builtin(name=name, signature=((None,) * arguments, returns))
     call: Callable[..., ir.Value] = builtin(shapes[arguments])
