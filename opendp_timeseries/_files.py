@@ -29,9 +29,8 @@ def files_together(
 
     :param replace: True to replace existing files; otherwise they are refused.
     :param before_publishing: called just before the first file appears; if it raises, nothing is changed.
-    :raises ValueError: if a place is given twice.
     :raises FileExistsError: if a file exists and ``replace`` is False.
-    :raises OSError: if a place is not an ordinary file, or cannot be written, naming it.
+    :raises OSError: if a place is given twice, is not an ordinary file, or cannot be written, naming it.
     """
     token, place = secrets.token_hex(4), None
     drafts: dict[Path, Path] = {}
@@ -40,7 +39,7 @@ def files_together(
     try:
         for place in places:
             if place in drafts:
-                raise ValueError(f"file ({place}) is given twice; give each place once")
+                raise OSError(f"file ({place}) is given twice; give each place once")
             earlier = status_if_replaceable(place, replace=replace)
             drafts[place] = place.with_name(f".{place.name}.{token}{UNFINISHED}")
             _create_draft(drafts[place], place, earlier)

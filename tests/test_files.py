@@ -140,7 +140,7 @@ def test_a_draft_that_stays_is_no_error(places, tmp_path, monkeypatch):
 
 
 def test_a_place_is_given_once(places, tmp_path):
-    refuses(r"a\.csv\) is given twice", fill, [places[0], *places], b"new")
+    refuses(r"a\.csv\) is given twice", fill, [places[0], *places], b"new", error=OSError)
     assert contents(tmp_path) == {}
 
 
