@@ -5,6 +5,7 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
@@ -98,37 +99,52 @@ def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
         words = "every key" if count.is_full else count.words()
         at_all = "" if count.panel is None else f" at {words}" if words.startswith("every") else f" at each of {words}"
         return f"{unit} counts once{at_all}{'' if count.is_full else '; numbers are too low by the others'}"
-    if count.is_full:
-        of = " of every series" if "series" in where else ""  # of parts, each step is in one
-        return f"{unit} counts in every step{of}, once in each{_crowded(series)}{level}"
-    caps = f"{unit} counts in {count.words()}{where}{key_limit}, {often} in each{spacing}"
+    steps, of, lighter = count.words(), " of every series" if "series" in where else "", _lighter(series)
+    if count.is_full:  # of parts, each step is in one
+        lighter += ", and numbers are too low by that" if lighter else ""
+        return f"{unit} counts in every step{of}, once in each{lighter}{level}"
+    if count.weighting.is_full(reading) and (reading.gap, reading.key_cap, reading.is_assumed) == (1, None, False):
+        steps, where = "every step", of
+    caps = f"{unit} counts in {steps}{where}{key_limit}, {often} in each{spacing}{lighter}"
     if reading.is_assumed:
         return f"Assumed: {caps[0].lower()}{caps[1:]}"
     summed = "means" if series.is_mean else "totals"
     return f"{caps}{level or f'; {summed} are too low by the rest'}"
 
 
-def _crowded(series: AnySeries) -> str:
-    """Say who counts for less although there is no cap: who is larger, at several keys at once, than the last tier."""
+def _lighter(series: AnySeries) -> str:
+    """Say who counts for less although there is no cap: who is larger than the last tier, in all or at several keys."""
     counts = [release.design.signal.count for release in series.sources]
-    limits = [limit for count in counts if count is not None and (limit := _most_at_once(count)) is not None]
-    if not limits:
-        return ""
-    keys, steps = min(limits)
-    at_once = (
-        f"(at {_NUMBERS.get(keys, keys)} in more than {steps} steps{' of a part' if len(_grids(series)) > 1 else ''})"
-    )
-    return f"; whoever is often at several at once {at_once} counts for less, and numbers are too low by that"
+    of_part = " of a part" if len(_grids(series)) > 1 else ""
+    totals = [total for count in counts if count is not None and (total := _total_bound(count)) is not None]
+    crowds = [crowd for count in counts if count is not None and (crowd := _crowd(count)) is not None]
+    who = [f"has more than {grouped(min(totals))} in all{' steps' if of_part else ''}{of_part}"] if totals else []
+    if crowds:
+        keys, steps, much = min(crowds)
+        at = f"such as {much} at each of" if much else "at"
+        often = f"({at} {_NUMBERS.get(keys, keys)} in more than {steps} steps{of_part})"
+        who.append(f"is often at several at once {often}")
+    return f"; whoever {' or '.join(who)} {'may count' if totals else 'counts'} for less" if who else ""
 
 
-def _most_at_once(count: Count) -> tuple[int, int] | None:
-    """Return at how many keys of a group somebody can be too often, and in how many steps that is not yet so."""
-    tiers, grouping, steps = count.tiers, count.reading.grouping, count.reading.max_steps
-    if tiers is None or grouping is None or count.reading.is_sum:  # of sums, few come near the bound
+def _total_bound(count: Count) -> int | None:
+    """Return the most of one individual in all, if that makes the last tier smaller."""
+    tiers, reading = count.tiers, count.reading
+    if tiers is None or replace(tiers, total_bound=None).last(reading) == tiers.last(reading):
         return None
-    last = tiers.last(count.reading) * Fraction(tiers.typical**2, count.reading.step_cap**2)
-    keys = next(keys for keys in itertools.count(2) if grouping.size_at(keys) * steps > last)
-    return keys, math.floor(last / grouping.size_at(keys))
+    return tiers.total_bound
+
+
+def _crowd(count: Count) -> tuple[int, int, str] | None:
+    """Return at how many keys of a group somebody can be too often, in how many steps not yet, and how much at each."""
+    tiers, reading, grouping = count.tiers, count.reading, count.reading.grouping
+    if tiers is None or grouping is None:
+        return None
+    last = tiers.last(reading) * Fraction(tiers.typical**2, reading.step_cap**2)
+    keys = next(keys for keys in itertools.count(2) if grouping.size_at(keys) * reading.max_steps > last)
+    often = f"{reading.step_cap} times" if reading.step_cap > 1 else ""
+    much = f"{reading.step_cap} of {reading.log.value!r}" if reading.is_sum else often
+    return keys, math.floor(last / grouping.size_at(keys)), much
 
 
 def _grids(series: AnySeries) -> set[TimeGrid | None]:

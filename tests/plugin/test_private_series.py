@@ -197,6 +197,37 @@ def test_whoever_is_often_at_several_keys_at_once_counts_for_less_and_captions_s
         assert (words in said) == is_said
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"step_cap": 2},
+            "at most 2 times in each; whoever is often at several at once (such as 2 times at each of two in",
+        ),
+        (
+            {"value": "much", "bound": 9},
+            "at most 9 of 'much' in each; whoever is often at several at once (such as 9 of",
+        ),
+        (
+            {"step_cap": 2, "total_bound": 9},
+            "2 times in each; whoever has more than 9 in all or is often at several at",
+        ),
+    ],
+)
+def test_captions_of_events_and_of_sums_say_who_counts_for_less(log_space, options, words):
+    log = {"id": np.arange(9), "time": np.arange(9), "site": np.arange(9) % 3, "much": np.arange(9)}
+    groups = {"city": {"north": [0, 1], "south": [2]}}
+    release = (log_space >> ts.then_private_series(ts.TimeGrid(size=30), **PANEL, groups=groups, **BUDGET, **options))(
+        log
+    )
+    series = ts.smooth(release)
+    for count in (series.release.design.count, series.sources[0].design.count):
+        said = captions.caps_in_words(series, count, " over all series")
+        assert said.startswith("Each individual counts in every step of every series, at most ")
+        assert words in said
+        assert said.endswith(" for less; totals are too low by the rest")
+
+
 @pytest.mark.parametrize(("sites", "share"), [([0, 1], 1.0), ([0, 1, 2], (83 / 135) ** 0.5)])
 def test_of_days_whoever_is_at_two_keys_of_a_group_on_all_of_them_counts_in_full(log_space, sites, share):
     days = ts.TimeGrid(start="2024-03-15", step="1d", size=30, zone="Europe/Berlin")  # over a change of the clock
