@@ -152,6 +152,12 @@ def _grids(series: AnySeries) -> set[TimeGrid | None]:
     return {_grid(release) for release in series.sources}
 
 
+def parts_in_words(series: AnySeries) -> str:
+    """Return from which parts an earlier series was made."""
+    parts = len(_grids(series))
+    return f"the first {_NUMBERS.get(parts, parts)} parts" if parts > 1 else "the first part"
+
+
 def _is_longer(series: AnySeries) -> bool:
     """Return whether caps are those of each release behind a series, and not over all of its steps."""
     grids = _grids(series)

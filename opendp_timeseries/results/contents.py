@@ -453,7 +453,9 @@ def _common_errors(sums: AnyTotals | None, half_of_all: float, level: float) -> 
 
 
 def _revised(series: AnySeries, earlier: AnySeries, step: str | int, grid: TimeGrid, level: float) -> list[str]:
-    """Say which totals are others than those of a series that was published earlier, of the first steps of this one.
+    """Say which totals are others than those of an earlier series, of the first steps of this one.
+
+    That may never have been published: sentences say which it is, as pages of single parts hold other numbers.
 
     :raises ValueError: if that is not what it is.
     """
@@ -478,8 +480,9 @@ def _revised(series: AnySeries, earlier: AnySeries, step: str | int, grid: TimeG
     changes = np.round(is_now, places) != np.round(was, places)
     outside = int(np.count_nonzero((is_now < low) | (is_now > high)))
     names = periods_as_text(new.grid)[some]
+    parts = captions.parts_in_words(earlier)
     if not changes.any():
-        return ["Nothing that was published before has changed."]
+        return [f"No total differs from a summary of {parts}."]
     if keys is None:
         rows = zip(names, was[0], is_now[0], changes[0], strict=True)
         revisions = ", ".join(
@@ -489,7 +492,10 @@ def _revised(series: AnySeries, earlier: AnySeries, step: str | int, grid: TimeG
         revisions = ", ".join(name for name, any_of in zip(names, changes.any(axis=0), strict=True) if any_of)
         revisions += f", by at most {grouped(np.abs(is_now - was).max(), places)} in one series"
     beyond = f"{outside} of {was.size} totals are outside of" if outside else "all of it is within"
-    return [f"Revised by what was released since: {revisions}. {beyond[0].upper()}{beyond[1:]} the earlier intervals."]
+    return [
+        f"Revised, compared with a summary of {parts} (not with pages of single parts): {revisions}."
+        f" {beyond[0].upper()}{beyond[1:]} the intervals of that summary."
+    ]
 
 
 def _citation(title: str, words: str, grid: TimeGrid, ahead: int) -> str:

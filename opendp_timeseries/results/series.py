@@ -329,7 +329,7 @@ class Series(errors.Estimates):
         :param path: of the file, which is replaced if there is one.
         :param options: ``title``, what is counted, in words; ``unit`` of the values, such as ``"trips per hour"``;
             ``totals``, the step of the totals, see :meth:`resample`, by default one that suits the grid, and ``""`` for
-            none; ``earlier``, the series as it was last published, of fewer releases, to say which totals are revised;
+            none; ``earlier``, the series of fewer releases, as a page of them has it, to say which totals are revised;
             ``beside``, series on the same grid to show first, such as the reconciled total of a panel;
             ``confidence_level``, see :meth:`interval`; ``grid``, see :meth:`to_frame`; ``guarantee``, see
             :func:`opendp_timeseries.plot`; ``notes``, further sentences on what is protected; ``people``, series of

@@ -158,7 +158,7 @@ def test_series_on_grids_that_follow_each_other_are_joined_on_a_page(in_folder, 
     assert "Written: joined.html" in capsys.readouterr().out
     page = html.unescape(Path("joined.html").read_text())
     assert "96 steps from 2024-01-01 00:00 to 2024-01-05 00:00" in page
-    assert "Revised by what was released since: 2024-01-01" in page
+    assert "Revised, compared with a summary of the first part (not with pages of single parts): 2024-01-01" in page
     assert ledger.guarantee() in page
     assert "individuals per hour" in page
     assert main([*join[:2], "--season", "12:5"]) == 2

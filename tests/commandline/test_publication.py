@@ -975,7 +975,9 @@ def test_a_page_grows_with_the_parts(tmp_path, monkeypatch, capsys):
         page = (tmp_path / "days.html").read_text()
         assert f"<th scope=col>{name}</th>" in page
         assert f"<th scope=row>{name}</th>" in page  # of individuals
-        assert ("Revised by what was released since: 2024-03" in page) == (number > 1)
+        assert (
+            "Revised, compared with a summary of the first part (not with pages of single parts): 2024-03" in page
+        ) == (number > 1)
         assert "<h2>The usual course of city</h2>" in page
         whole = ts.Ledger("city.ledger").programme.identifier[:16]
         stated = f"{ts.Ledger('city.ledger').guarantee()}, of all that was released so far; in programme {whole} with"

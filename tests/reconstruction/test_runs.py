@@ -462,10 +462,11 @@ def test_a_page_says_which_months_it_revised():
     rows = [(grouped(one) for one in (old.values[k], new.values[k])) for k in range(2)]
     said = [f"2024-0{k} from {was} to {is_now}" for k, (was, is_now) in enumerate(rows, 1) if was != is_now]
     assert said
-    assert f"Revised by what was released since: {', '.join(said)}. All of it is within the earlier intervals." in page
-    assert "Nothing that was published before has changed." in now.to_html(totals="1mo", earlier=now)
+    of = "Revised, compared with a summary of the first two parts (not with pages of single parts)"
+    assert f"{of}: {', '.join(said)}. All of it is within the intervals of that summary." in page
+    assert "No total differs from a summary of the first three parts." in now.to_html(totals="1mo", earlier=now)
     far = ts.Series(before.values + 60, release=before.release, standard_error=1.0, ahead=before.ahead)
-    assert "2 of 2 totals are outside of the earlier intervals" in now.to_html(totals="1mo", earlier=far)
+    assert "2 of 2 totals are outside of the intervals of that summary" in now.to_html(totals="1mo", earlier=far)
     (later,) = ts.smooth(releases[1:])
     refuses("earlier", now.to_html, totals="1mo", earlier=later)
     refuses("earlier", now.to_html, totals="", earlier=before)
