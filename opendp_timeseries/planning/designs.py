@@ -271,7 +271,7 @@ class Plan:
             yield f"The total of {name} ({keys} key{'s' if keys > 1 else ''}): expected error {error:.4g}{share}."
         if (remaining := len(self.recommended.totals) - _MAX_TOTALS) > 0:
             yield f"There are {remaining} more totals, in totals of the candidate."
-        yield events_in_words(noise_of_few(design.count, design.scale))
+        yield events_in_words(design.count, noise_of_few(design.count, design.scale))
 
     def _sampling_advice(self) -> Iterator[str]:
         sampled = [candidate for candidate in self.candidates if candidate.sampling_probability < 1]

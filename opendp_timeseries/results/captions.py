@@ -200,28 +200,34 @@ def ahead_in_words(series: AnySeries) -> str:
     return f"The {last}"
 
 
-def events_in_words(noise: float) -> str:
-    """Return how many must come to a key for an event to be seen.
+def events_in_words(count: Count, noise: float) -> str:
+    """Return how many must come to a key for an event to be seen, or how much there must be of a value.
 
-    :param noise: standard error of the number of those who come to it in a step.
+    :param noise: standard error of the number of those who come to it in a step, or of what there is of the value.
     """
     single, three = (grouped(least_seen(noise, steps)) for steps in (1, 3))
+    reading = count.reading
+    more = f"there is about {single} more of {reading.log.value!r}" if reading.is_sum else f"about {single} more come"
     return (
-        f"An event at one of them, such as a fair, shows if about {single} more come than usual in one step, or"
-        f" {three} more in each of three. The noise may hide a smaller one."
+        f"An event at one of them, such as a fair, shows if {more} than usual in one step, or {three} more in each of"
+        " three. The noise may hide a smaller one."
     )
 
 
-def closure_in_words(noise: float, grid: TimeGrid) -> str:
+def closure_in_words(count: Count, noise: float) -> str:
     """Return how many must usually come to a key for its closure, of a day if steps are shorter, to be seen.
 
-    :param noise: standard error of the number of those who come in a step.
+    :param noise: as of events.
     """
+    grid, reading = count.grid, count.reading
     steps = 1 if grid.is_integer else max(round(_DAY / np.diff(grid.edges()).min()), 1)
     usual, time = grouped(math.ceil(CLOSED * noise * math.sqrt(steps))), "day" if steps > 1 else "step"
+    much = (
+        f"there is usually about {usual} of {reading.log.value!r}" if reading.is_sum else f"about {usual} usually come"
+    )
     return (
-        f"One that is closed for a {time} mostly shows as nothing if about {usual} usually come in it. A smaller one is"
-        " drawn towards the others, and may show most of what is usual there."
+        f"One that is closed for a {time} mostly shows as nothing if {much} in it. A smaller one is drawn towards the"
+        " others, and may show most of what is usual there."
     )
 
 

@@ -354,7 +354,7 @@ def _hidden(panel: Release, parts: dict[str, AnySeries], level: float) -> list[s
     of_keys = len(parts) > 1 and panel.design.signal.groups is None and count is not None and count.grid.size > 1
     if of_keys and count is not None and is_joint(behind) and all("jointly" in part.model for part in parts.values()):
         noise = noise_of_few(count, behind[0].scale)
-        sentences += [captions.events_in_words(noise), captions.closure_in_words(noise, count.grid)]
+        sentences += [captions.events_in_words(count, noise), captions.closure_in_words(count, noise)]
     return sentences
 
 

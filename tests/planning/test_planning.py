@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 import shlex
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import influence_distance
+from opendp_timeseries.results.captions import closure_in_words
 from opendp_timeseries.smoothing.levels import Prior, panel
 from opendp_timeseries.smoothing.levels import level as level_of
 from tests import make
@@ -161,6 +163,10 @@ def test_a_plan_of_places_says_what_can_be_seen():
     # Three levels have .625, .1875 and .1875 of the norm; 7 standard errors of those who come once.
     single = 7 * found.design.scale / 0.625**0.5
     assert f"if about {single:,.0f} more come than usual in one step, or {single / 3**0.5:,.0f} more in" in advice
+    minutes = plan(grid, keys=keys, groups=groups, value="minutes", bound=60, typical=20, **known)
+    assert re.search(r"if there is about [\d\s]+ more of 'minutes' than usual in one step, or", minutes.advice())
+    closed = closure_in_words(minutes.design.count, 10.0)
+    assert "mostly shows as nothing if there is usually about 120 of 'minutes' in it." in closed
     assert found.to_dict()["recommended"]["totals"] == totals
     assert found.command().endswith("--by KEY --keys KEYS.csv --total city --groups COLUMN --season 7")
     names = {}
