@@ -118,10 +118,10 @@ def plan(options: argparse.Namespace) -> str:
     assumed["keys"] = panel.get("keys")
     for name in ("by", "total"):
         del assumed[name]
-    with stage("Comparing designs", quiet=options.quiet):
+    with stage("Comparing designs", quiet=options.quiet, logged=True):
         proposal = ts.plan(grid, **{name: value for name, value in assumed.items() if value is not None})
     if options.preview:
-        with stage("Drawing the page", quiet=options.quiet):
+        with stage("Drawing the page", quiet=options.quiet, logged=True):
             write_preview(options.preview, proposal.preview(title=options.title))
     if options.json:
         return json.dumps(proposal.to_dict(), ensure_ascii=False)

@@ -226,7 +226,7 @@ def programme(options: argparse.Namespace) -> str:
     every = [options, *(_beside(path, options) for path in options.beside or ())]
     _check_outputs(every)
     ledger = None if options.new or not options.ledger.exists() else ts.Ledger(options.ledger)
-    with stage("Planning the programme", quiet=options.quiet):
+    with stage("Planning the programme", quiet=options.quiet, logged=True):
         scheme = _planned(every) if ledger is None else _programme_of(ledger)
         plans = [Plan.of(publication, scheme, ledger) for publication in every]
         _check_weights(every, plans)
@@ -265,7 +265,7 @@ def _preview(options: argparse.Namespace, plan: Plan) -> None:
     rates = made_up_rates(
         grid, **chosen(options, "level", "deviation", "time_scale"), season_amplitudes=amplitudes_of(options, grid)
     )
-    with stage("Drawing the page", quiet=options.quiet):
+    with stage("Drawing the page", quiet=options.quiet, logged=True):
         of_parent = plan.programme.budget.view, plan.programme.parent, options.individuals
         releases = made_up_releases(plan.designs(part), rates, *of_parent)
         results = reconstructed(*Request.of(cut, grid).parted(releases), options)

@@ -48,7 +48,7 @@ def release(options: argparse.Namespace) -> str:
     wanted = places(options)
     grid = grid_of(options)
     check_smoothing(options, grid)
-    with held_back(), stage("Finding the noise", quiet=options.quiet):
+    with held_back(), stage("Finding the noise", quiet=options.quiet, logged=True):
         request = Request.of(options, grid)
         if plan is not None and part is not None:
             measurement = planned_measurement(request, part, options, plan)

@@ -94,8 +94,8 @@ def _log_lines(doing: str) -> Iterator[None]:
 def stage(doing: str, *, quiet: bool | None, logged: bool = False) -> Iterator[None]:
     """Say in a terminal what is being done in the block, if it takes more than two seconds, and how far it is.
 
-    :param logged: say it without a terminal, too, at longer times: of work on releases alone, as how long a log takes
-        to be read and counted is private.
+    :param logged: say it without a terminal, too, at longer times: of work on plans and releases alone, as how long a
+        log takes to be read and counted is private.
     """
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         is_said = logged and not quiet and sys.stderr is not None

@@ -18,7 +18,7 @@ import scipy.stats
 
 import opendp_timeseries as ts
 from opendp_timeseries.__main__ import main
-from opendp_timeseries.commandline import inputs, outputs, publication, release
+from opendp_timeseries.commandline import inputs, outputs, publication, release, waiting
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.commandline.words import TABLES, WORDS
 from opendp_timeseries.smoothing.everybody import last_tier
@@ -702,6 +702,18 @@ def test_a_programme_says_how_well_numbers_will_be_known(city, capsys):
     assert main(["programme", "publication.toml", "--new", "--deviation", "20"]) == 2
     assert not (city / "trips.ledger").exists()
     assert f"season (line {line_of(city, 'season =')}) 24:60" in refusal(capsys)
+
+
+def test_a_programme_says_without_a_terminal_what_takes_long(city, capsys, monkeypatch):
+    monkeypatch.setattr(waiting, "_LOGGED", (0.0, 60.0))
+    command = ["programme", "publication.toml", "--level", "200", "--deviation", "20", "--time-scale", "4"]
+    command += ["--preview", "page.html"]
+    for more, is_said in ((["--quiet"], False), ([], True)):
+        capsys.readouterr()
+        assert main([*command, *more]) == 0
+        said = capsys.readouterr().err
+        for doing in ("Planning the programme", "Drawing the page"):
+            assert (f"{doing} … 0 s so far\n" in said) == is_said
 
 
 def test_a_programme_speaks_of_days_that_steps_fill(tmp_path, capsys, monkeypatch):
