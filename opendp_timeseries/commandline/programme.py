@@ -345,6 +345,11 @@ def _accuracy(options: argparse.Namespace, errors: dict[str, list[float]]) -> li
     note = f"So near to the truth are numbers of any part, with a probability of {CONFIDENCE:.0%}{left_out}."
     if options.groups:
         note += " Of groups, the largest stands here."
+    if options.by:
+        note += (
+            " All of it is as if all keys were alike: where a few are large, theirs and those of totals may be up to"
+            " twice as wide."
+        )
     if options.level and (share := errors["series"][0] / options.level) > _MUCH:
         note += (
             f" Those of series are up to {share:.0%} of the level: longer steps, fewer keys or more budget show more."

@@ -680,6 +680,7 @@ def test_a_programme_says_how_well_numbers_will_be_known(city, capsys):
         widest = half * max(error.smoothed for error in programme.expected_errors(over=over, **known)[::4])
         assert dict(zip(*columns_of(new, "known to", "series"), strict=True))[name] == f"±{widest:.3g}"
     assert "of the level" not in new
+    assert "All of it is as if all keys were alike: where a few are large, theirs and" in " ".join(new.split())
     assert re.search(
         r"Those of series are up to \d+% of the level: longer steps, fewer", " ".join(said("--level", "1").split())
     )
