@@ -9,7 +9,7 @@ from typing import Final
 
 import opendp_timeseries as ts
 from opendp_timeseries._validate import real
-from opendp_timeseries.commandline.forms import likely_times
+from opendp_timeseries.commandline.forms import decimal_commas, likely_times
 from opendp_timeseries.commandline.inputs import (
     amplitudes_of,
     check_of,
@@ -71,6 +71,11 @@ def _causes(result: LogCheck, options: argparse.Namespace) -> Iterator[str]:
     remedy = "give `time_format` as they are, such as '%d.%m.%Y %H:%M', or `time_unit` for numbers since 1970"
     if result.unreadable_time > _MANY * result.rows and options.file.suffix.lower() in CSV_SUFFIXES:
         remedy = likely_times(options.file, options.time, delimiter_of(options), options.encoding) or remedy
+    written, commas = "values are not written as numbers, such as 12.5: ", 0
+    if result.no_value and options.file.suffix.lower() in CSV_SUFFIXES:
+        commas, of = decimal_commas(options.file, options.value, delimiter_of(options), options.encoding)
+        if commas:
+            written = f"{commas} of the first {of} values have a decimal comma: write a point there, as in 12.5; or "
     likely = {
         "identifier": (result.without_identifier, "people are told apart by another column: "),
         "time": (
@@ -82,6 +87,7 @@ def _causes(result: LogCheck, options: argparse.Namespace) -> Iterator[str]:
             "the log is of another time than the grid, or its days and months are read in the other order: correct"
             " `start` and `end`, `file`, or `time_format`",
         ),
+        "value": (result.no_value or 0, written),
         "by": (
             result.unknown_key or 0,
             "keys are spelled otherwise than in `keys`, by spaces, capital letters, zeros in front or an `encoding`:"
@@ -89,7 +95,7 @@ def _causes(result: LogCheck, options: argparse.Namespace) -> Iterator[str]:
         ),
     }
     for name, (number, cause) in likely.items():
-        if number > _MANY * result.rows:
+        if number > (0 if name == "value" and commas else _MANY) * result.rows:
             end = "" if name == "start" else column.format(f"`{name}`", getattr(options, name))
             yield f"{number} of {result.rows} rows do not count. The likely cause: {cause}{end}."
 

@@ -29,6 +29,7 @@ _ROWS: Final = 500
 _SHARE: Final = 0.5
 _DAYS: Final = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%y", "%m/%d/%y")
 _CLOCKS: Final = (" %H:%M", " %H:%M:%S", "", " %I:%M %p", " %I:%M:%S %p", ", %H:%M", ", %H:%M:%S", "T%H:%M:%S")
+_COMMA: Final = re.compile(r"[+-]?\d*,\d+")
 #: Units of numbers since 1970, by how many digits those of our time have.
 _UNITS: Final = {10: "s", 13: "ms", 16: "us", 19: "ns"}
 
@@ -95,6 +96,12 @@ def check_delimiter(path: Path, delimiter: str, columns: Sequence[str], encoding
             f"does not separate the columns in the first line of {path.name}, which {words!r} does",
             f"give `delimiter` '{words}'",
         )
+
+
+def decimal_commas(path: Path, column: str, delimiter: str, encoding: str | None) -> tuple[int, int]:
+    """Return how many of the first values of a log are numbers with a decimal comma, and of how many. Private."""
+    texts = list(itertools.islice(_texts(path, column, delimiter, encoding), _ROWS))
+    return sum(_COMMA.fullmatch(text) is not None for text in texts), len(texts)
 
 
 def likely_times(path: Path, column: str, delimiter: str, encoding: str | None) -> str:

@@ -114,7 +114,9 @@ class LogCheck:
             f"{self.individuals} individuals{within} are on the grid",
             *gaps,
             *([f"{self.individuals_over_cap} of them are in more steps than the participation cap"] * capped["steps"]),
-            f"{self.events_lost_share:.1%} of the {what} on the grid are {lost}",
+            f"{self.events_lost_share:.1%} of the {what} on the grid are {lost}"
+            if self.individuals
+            else "Nothing would be counted, with any caps",
         ]
         return "\n".join(lines)
 

@@ -1124,3 +1124,22 @@ def test_check_names_the_form_of_a_file(tmp_path, capsys, monkeypatch, when, for
         assert "9 rows were read" in said
         assert "\n9 individuals are on the grid" in said
         assert "hold bytes" not in said
+
+
+@pytest.mark.parametrize(("commas", "rows"), [(9, 9), (3, 9), (0, 9)])
+def test_check_names_values_with_a_decimal_comma(tmp_path, capsys, monkeypatch, commas, rows):
+    monkeypatch.chdir(tmp_path)
+    values = ["12,5"] * commas + ["12.5"] * (rows - commas)
+    lines = "".join(f"{card};2024-03-01;{value}\n" for card, value in enumerate(values))
+    (tmp_path / "log.csv").write_text(f"card;when;minutes\n{lines}")
+    flags = "--identifier card --time when --value minutes --bound 60 --start 2024-03-01 --size 9 --step 1d"
+    assert main(["check", "log.csv", "--delimiter", ";", *flags.split()]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    cause = (
+        f"{commas} of the first {rows} values have a decimal comma: write a point there, as in 12.5; or give another"
+    )
+    assert (f"{commas} of {rows} rows do not count. The likely cause: {cause} column than --value" in said) == bool(
+        commas
+    )
+    assert ("Nothing would be counted, with any caps" in said) == (commas == rows)
+    assert ("0.0% of the values" in said) == (commas < rows)
