@@ -1,6 +1,7 @@
 """A private series without a cap: one measurement that composes like any other, in chains, Contexts and books."""
 
 import math
+import re
 import warnings
 
 import numpy as np
@@ -226,6 +227,19 @@ def test_captions_of_events_and_of_sums_say_who_counts_for_less(log_space, optio
         assert said.startswith("Each individual counts in every step of every series, at most ")
         assert words in said
         assert said.endswith(" for less; totals are too low by the rest")
+    # So it is: as often as they say everybody weighs the same, and once more makes somebody lighter.
+    steps, much = int(re.search(r"at each of two in more than (\d+) steps", said)[1]), options.get("bound", 1)
+    times = options.get("step_cap", 1)
+    chain = log_space >> ts.then_participation_count(ts.TimeGrid(size=30), **PANEL, groups=groups, **options)
+    first = (signal_of(chain).count.tiers.series - 1) * 6 * 30
+
+    def in_first(size):
+        rows = np.repeat(np.arange(size), 2 * times)
+        sites = np.tile(np.repeat([0, 1], times), size)
+        return chain({"id": 0 * rows, "time": rows, "site": sites, "much": np.full(len(rows), much)})[first]
+
+    assert in_first(1) == pytest.approx(in_first(steps), rel=1e-4)
+    assert in_first(steps + 1) < 0.999 * in_first(steps)
 
 
 @pytest.mark.parametrize(("sites", "share"), [([0, 1], 1.0), ([0, 1, 2], (83 / 135) ** 0.5)])
