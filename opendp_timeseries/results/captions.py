@@ -1,7 +1,6 @@
 """What a release and a series are, in the words of captions, pages and spreadsheets."""
 
 import contextlib
-import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -141,7 +140,10 @@ def _crowd(count: Count) -> tuple[int, int, str] | None:
     if tiers is None or grouping is None:
         return None
     last = tiers.last(reading) * Fraction(tiers.typical**2, reading.step_cap**2)
-    keys = next(keys for keys in itertools.count(2) if grouping.size_at(keys) * reading.max_steps > last)
+    numbers = range(2, 1 + max(len(members) for _, members in grouping.groups.members))
+    keys = next((keys for keys in numbers if grouping.size_at(keys) * reading.max_steps > last), None)
+    if keys is None:
+        return None
     often = f"{reading.step_cap} times" if reading.step_cap > 1 else ""
     much = f"{reading.step_cap} of {reading.log.value!r}" if reading.is_sum else often
     return keys, math.floor(last / grouping.size_at(keys)), much
