@@ -275,12 +275,11 @@ class Plan:
 
     def _sampling_advice(self) -> Iterator[str]:
         sampled = [candidate for candidate in self.candidates if candidate.sampling_probability < 1]
-        with_losses = {candidate.lost is not None for candidate in sampled}  # in all errors that are compared, or none
-        complete = [
-            candidate
-            for candidate in self.candidates
-            if candidate.sampling_probability == 1 and (candidate.lost is not None) in with_losses
-        ]
+        is_known = any(candidate.lost is not None for candidate in sampled)
+        # With losses in all errors that are compared, or in none.
+        alike = [candidate for candidate in self.candidates if (candidate.lost is not None) == is_known]
+        sampled = [candidate for candidate in alike if candidate.sampling_probability < 1]
+        complete = [candidate for candidate in alike if candidate.sampling_probability == 1]
         if not (sampled and complete):
             return
         best, error = min(sampled, key=_smoothed), min(map(_smoothed, complete))
@@ -393,8 +392,9 @@ def _outermost_groups(grouping: Grouping) -> list[str]:
 
 
 def _best_pair(candidates: Sequence[Candidate]) -> tuple[int, int]:
-    """Return cap and gap of the best candidate with a cap; of the best candidate if none has one."""
-    return _recommended([candidate for candidate in candidates if candidate.participation_cap] or candidates).pair
+    """Return cap and gap of the best candidate with a cap, of known loss if any is; of the best if none has a cap."""
+    limited = [candidate for candidate in candidates if candidate.participation_cap] or candidates
+    return _recommended([candidate for candidate in limited if candidate.lost is not None] or limited).pair
 
 
 def _recommended(candidates: Sequence[Candidate]) -> Candidate:
@@ -467,9 +467,9 @@ class _Comparison:
         kernel = gaussian_kernel(size, width, **bits) if width else identity_kernel(size)
         sampling = Sampling.of(p, self.sampling) if p < 1 else Sampling()
         design = self.calibrated(Signal(count, (kernel,) if width else ()), sampling)
-        share, share_error = 1.0, 0.0  # of the counts that the caps leave
-        if by_gap:
-            share, share_error = remaining_fraction(by_gap[1], by_gap.get(gap, by_gap[1]), weighting)
+        share, share_error = 1.0, 0.0  # of the counts that the caps leave, as if all where that is unknown
+        if gap in by_gap:
+            share, share_error = remaining_fraction(by_gap[1], by_gap[gap], weighting)
             share = max(share, 1e-9)
         error = expected_error(self.signal.scaled(share), kernel, sampling, design.scale)
         size_of_signal = math.sqrt((self.signal.mean or 0.0) ** 2 + self.signal.covariance[0])
@@ -487,7 +487,7 @@ class _Comparison:
             participation_cap=cap,
             gap=gap,
             excess=excess,
-            lost=1 - share if by_gap else None,
+            lost=1 - share if gap in by_gap else None,
             design=design,
         )
 

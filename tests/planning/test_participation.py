@@ -267,11 +267,32 @@ def test_what_a_gap_loses():
     assert "not included" not in found.advice()
     unknown = ts.plan(ts.TimeGrid(size=SIZE), **arguments, participation=whole)
     assert "What a gap of 6 loses is not included" in unknown.advice()
-    lost = [whole.fraction_lost(400), by_gap[1].lost]
-    assert sorted({each.lost for each in unknown.candidates[:-1]}) == pytest.approx(lost)
+    lost = {(each.gap, each.std): each.lost for each in unknown.candidates[:-1]}
+    assert (lost[6, 0], lost[6, 3]) == (None, None)
+    assert [lost[1, 0], lost[1, 3]] == pytest.approx([whole.fraction_lost(400), by_gap[1].lost])
     neither = ts.plan(ts.TimeGrid(size=SIZE), **arguments)
     assert "What caps and gaps lose is not included" in neither.advice()
     refuses("participation", ts.plan, ts.TimeGrid(size=SIZE), error=TypeError, **arguments, participation={6: apart})
+
+
+def test_a_gap_of_unknown_loss_is_never_recommended():
+    known = {
+        "epsilon": 1.0, "delta": 1e-6, "level": 200, "deviation": 20, "time_scale": 300, "std": [0, 10],
+        "participation_cap": 4, "participation": {0.9: 3, 1.0: 4},
+    }  # fmt: skip
+    alone = ts.plan(ts.TimeGrid(size=672), **known, gap=48, sampling_probability=1)
+    *unknown, private = alone.candidates
+    assert {each.lost for each in unknown} == {None}
+    assert min(each.smoothed for each in unknown) < private.smoothed
+    assert alone.recommended is private
+    # Beside a gap whose loss is known, it is not the one with which sampling is compared.
+    beside = ts.plan(ts.TimeGrid(size=672), **known, gap=[48, 1], sampling_probability=[0.5, 1])
+    assert {each.gap for each in beside.candidates if each.sampling_probability < 1} == {1}
+    assert beside.recommended.gap == 1
+    # If nothing is at every step but the private series, what is said of sampling is of known losses.
+    sampled = ts.plan(ts.TimeGrid(size=672), **known, gap=[48, 1], sampling_probability=0.5)
+    best = min(each.smoothed for each in sampled.candidates if each.gap == 1 and each.participation_cap)
+    assert f"would err by {best:.4g}" in sampled.advice()
 
 
 @pytest.mark.long
