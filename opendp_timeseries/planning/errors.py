@@ -120,7 +120,7 @@ def error_at_tiers(
         raise Refusal("count", ..., "must have tiers of activity")
     ends, integer_weights = count.tiers.table(count.tiers.last(count.reading))
     # Whoever comes in so many usual steps is in fewer, or more, of the typical ones that ends are in.
-    often = participation.by_often(np.float64((count.tiers.typical / signal.usual) ** 2) * ends)
+    often = participation.counts_by_activity(np.float64((count.tiers.typical / signal.usual) ** 2) * ends)
     activity = _Activity(ends, integer_weights / 2**RESOLUTION_BITS, often, Prior.of(count.reading.step_cap))
     keys = count.panel or ()
     if len(keys) < 2:

@@ -3,9 +3,9 @@
 It is public: a histogram of a similar population or a private release (see
 :func:`~opendp_timeseries.make_participation_histogram`), or a few shares of people. This module post-processes it.
 
-A cap is judged by the counts that it loses, and few individuals may hold most of these. So noise in an entry is
-multiplied by its individuals' steps: it may look like twenty people who take part in a thousand steps each. Noisy
-entries are therefore smoothed first (:mod:`.denoise`).
+A cap is judged by the counts that it loses. Few individuals may hold most counts, so noise in a high entry is
+multiplied by its many steps: it can look like twenty people in a thousand steps each. Noisy entries are therefore
+smoothed first (:mod:`.denoise`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from opendp_timeseries.planning.denoise import denoise
 Array = NDArray[np.float64]
 
 #: The largest number of values by which an entry that covers a range of steps is represented.
-_FEW: Final = 4096
+_SAMPLE_SIZE: Final = 4096
 
 
 def spaced_edges(limit: int) -> list[int]:
@@ -41,7 +41,7 @@ def spaced_edges(limit: int) -> list[int]:
 
 
 def checked_edges(edges: object, limit: int) -> list[int]:
-    """Return ascending edges, or :func:`spaced_edges` for ``None``; refuse others."""
+    """Return ascending edges up to ``limit``, or :func:`spaced_edges` for ``None``; refuse others."""
     if edges is None:
         return spaced_edges(limit)
     remedy = "numbers of steps in ascending order, such as [10, 30, 100]"
@@ -50,6 +50,8 @@ def checked_edges(edges: object, limit: int) -> list[int]:
     listed = [check.integer("edges", edge, minimum=1, maximum=2**62, remedy=remedy) for edge in edges]
     if not listed or any(low >= high for low, high in itertools.pairwise(listed)):
         raise Refusal("edges", listed, f"must be {remedy}")
+    if listed[-1] > limit:
+        raise Refusal("edges", listed, f"must be at most the steps in which anybody can take part ({limit})")
     return listed
 
 
@@ -73,8 +75,10 @@ def remaining_fraction(
         return 1 / ratio, error / ratio**2
     remaining, remaining_error = with_gap._sum(*with_gap._steps(weighting))
     complete, complete_error = without_gap._sum(*without_gap._steps(None))
-    if not 0 < remaining < complete:
-        return 1.0, complete_error / complete if complete > 0 else math.inf
+    if not complete > 0:
+        return 1.0, math.inf
+    if remaining >= complete:
+        return 1.0, complete_error / complete
     return remaining / complete, math.hypot(remaining_error, complete_error * remaining / complete) / complete
 
 
@@ -98,7 +102,12 @@ def participation_of(shares: Mapping[float, int], size: int) -> Participation:
             "participation", end, minimum=1, maximum=size, remedy=f"at most the grid's size; {remedy}"
         )
         for share, end in shares.items()
-    } | ({} if 1.0 in shares else {1.0: size})
+    }
+    if 1.0 not in shares:
+        if size in ends_by_share.values():
+            rule = f"must give less than all {size} steps to a share below 1, as the others take part in more"
+            raise Refusal("participation", dict(shares), rule, remedy)
+        ends_by_share[1.0] = size
     below, ends = zip(*sorted(ends_by_share.items()), strict=True)
     if any(low >= high for low, high in itertools.pairwise(ends)):
         raise Refusal("participation", dict(shares), "must ascend", remedy)
@@ -127,7 +136,7 @@ class Participation:
         of Laplace noise, whose outliers may be taken for an end of the tail; 0 for public numbers.
     :param edges: boundaries of the entries; by default those of the histogram.
     :raises TypeError: for edges that are not integers.
-    :raises ValueError: for edges that do not ascend, or entries that do not fit them.
+    :raises ValueError: for edges that do not ascend or exceed ``size``, or entries that do not fit them.
 
     >>> public = Participation([60, 30, 10], size=100, standard_error=0.0, edges=[1, 10])
     >>> public.fraction_above(10)
@@ -171,7 +180,7 @@ class Participation:
 
     def fraction_above(self, cap: int) -> float:
         """Return the fraction of individuals who take part in more than ``cap`` steps."""
-        individuals = float(self.individuals.sum())
+        cap, individuals = check.integer("cap", cap, minimum=0), float(self.individuals.sum())
         above = self.individuals @ np.array([np.sum(w[n > cap]) for n, w in self._bins])
         return float(above) / individuals if individuals > 0 else 0.0
 
@@ -197,14 +206,13 @@ class Participation:
         return self._correction(capped(cap, excess=excess, norm=norm))
 
     def _correction(self, weighting: Drop | Downweight) -> LevelCorrection:
-        (every, spread), (within, capped_spread) = self._steps(None), self._steps(weighting)
-        remaining = float(self.individuals @ within)
+        (steps, spread), (remaining_steps, remaining_spread) = self._steps(None), self._steps(weighting)
+        remaining = float(self.individuals @ remaining_steps)
         if not remaining > 0:
             return LevelCorrection(1.0, math.inf)
         ratio = self.total / remaining
-        return LevelCorrection(
-            ratio, self._sum((every - ratio * within) / remaining, (spread - ratio * capped_spread) / remaining)[1]
-        )
+        contribution = (steps - ratio * remaining_steps) / remaining
+        return LevelCorrection(ratio, self._sum(contribution, (spread - ratio * remaining_spread) / remaining)[1])
 
     def _sum(self, contribution: Array, spread: Array) -> tuple[float, float]:
         """Return a sum over individuals, and its standard error.
@@ -213,8 +221,10 @@ class Participation:
         :param spread: its standard deviation; the distribution of individuals within an entry is unknown, so their
             mean may be off by one deviation.
         """
-        noise, within = float(contribution @ self._denoised[1] @ contribution), self.individuals * spread
-        return float(self.individuals @ contribution), math.sqrt(max(noise, 0.0) + float(within @ within))
+        noise = float(contribution @ self._denoised[1] @ contribution)
+        spread_within_entries = self.individuals * spread
+        variance = max(noise, 0.0) + float(spread_within_entries @ spread_within_entries)
+        return float(self.individuals @ contribution), math.sqrt(variance)
 
     @cached_property
     def _bins(self) -> list[tuple[Array, Array]]:
@@ -224,7 +234,7 @@ class Participation:
         numbers = [_weighted_integers(low + 1, high) for low, high in itertools.pairwise(edges)]
         return [(n, w / w.sum()) for n, w in numbers]
 
-    def by_often(self, ends: Array) -> Array:
+    def counts_by_activity(self, ends: Array) -> Array:
         """Return the counts by how often their individuals come: the k-th is of those in up to ``ends[k]`` steps."""
         counts = np.zeros(len(ends))
         for people, (n, w) in zip(self.individuals, self._bins, strict=True):
@@ -235,9 +245,9 @@ class Participation:
         """Return mean and standard deviation of an individual's weighted steps, by entry; None for no weighting."""
         cap = math.inf if weighting is None else weighting.cap
         power = 0.5 if weighting is not None and weighting.norm == "l2" else 1.0
-        capped = [(n * np.minimum(cap / n, 1.0) ** power, w) for n, w in self._bins]
-        means = np.array([np.sum(w * n) for n, w in capped])
-        spread = [math.sqrt(w @ (n - mean) ** 2) for (n, w), mean in zip(capped, means, strict=True)]
+        weighted_steps = [(n * np.minimum(cap / n, 1.0) ** power, w) for n, w in self._bins]
+        means = np.array([np.sum(w * n) for n, w in weighted_steps])
+        spread = [math.sqrt(w @ (n - mean) ** 2) for (n, w), mean in zip(weighted_steps, means, strict=True)]
         return means, np.array(spread)
 
     @cached_property
@@ -247,13 +257,15 @@ class Participation:
         if self.standard_error == 0 or len(counts) < 3:
             return np.maximum(counts, 0.0), self.standard_error**2 * np.eye(len(counts))
         places = np.array([float(w @ np.log2(n)) for n, w in self._bins])
-        widths = np.array([float(np.sum(1 / n)) if len(n) < _FEW else math.log(n[-1] / n[0]) for n, _ in self._bins])
+        widths = np.array(
+            [float(np.sum(1 / n)) if len(n) < _SAMPLE_SIZE else math.log(n[-1] / n[0]) for n, _ in self._bins]
+        )
         return denoise(counts, self.standard_error, widths, places)
 
 
 def _weighted_integers(low: int, high: int) -> tuple[Array, Array]:
     """Return the integers from ``low`` to ``high`` with weights 1/n; a sample even in log n if they are many."""
-    if high - low < _FEW:
+    if high - low < _SAMPLE_SIZE:
         numbers = np.arange(low, high + 1, dtype=np.float64)
         return numbers, 1 / numbers
-    return np.geomspace(low, high, _FEW), np.ones(_FEW)
+    return np.geomspace(low, high, _SAMPLE_SIZE), np.ones(_SAMPLE_SIZE)

@@ -46,7 +46,7 @@ def make_participation_histogram(
         the most steps that there are. Where few individuals hold much of all counts, only entries far out show it.
     :param gap: steps that it leaves out are not counted. Beside a histogram without, it tells what the gap loses.
     :raises TypeError: for a wrong domain, metric or grid.
-    :raises ValueError: if the edges do not ascend from 1 or more.
+    :raises ValueError: if the edges do not ascend from 1 or more, up to the most steps that there are.
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")

@@ -138,7 +138,7 @@ def test_places_and_their_total(number, size, known):
     found = ts.plan(ts.TimeGrid(size=size), epsilon=1.0, delta=1e-6, keys=keys, groups={"city": keys}, **known)
     count, seasons = found.design.count, tuple(known.get("season_amplitudes", ())) or None
     ends, weights = count.tiers.table(size)
-    shares, grouping, signal = often.by_often(ends), count.reading.grouping, described_signal(size, **known)
+    shares, grouping, signal = often.counts_by_activity(ends), count.reading.grouping, described_signal(size, **known)
     made = []
     for seed in range(2):
         rng = np.random.default_rng(seed)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.planning.participation import participation_of, spaced_edges
+from opendp_timeseries.design.weighting import capped
+from opendp_timeseries.planning.participation import participation_of, remaining_fraction, spaced_edges
 from tests.refused import refuses
 
 SIZE = 1008
@@ -64,7 +65,7 @@ def test_sums_over_individuals(kind):
         assert fine.level_correction(cap) == (pytest.approx(1 / (1 - scaled), rel=1e-12), pytest.approx(0, abs=1e-12))
     often = np.array([1, 7, 64, SIZE])
     by_often = [steps[(steps > low) & (steps <= high)].sum() for low, high in zip([0, *often], often, strict=False)]
-    assert fine.by_often(often) == pytest.approx(by_often, rel=1e-12)
+    assert fine.counts_by_activity(often) == pytest.approx(by_often, rel=1e-12)
     # The broken variant: individuals instead of counts.
     if kind is power_law:
         assert fine.fraction_lost(64) > 3 * fine.fraction_above(64)
@@ -114,7 +115,7 @@ def test_shares_of_people(size):
     assert found.individuals.sum() == pytest.approx(1, rel=1e-12)
     ends = np.array([n for n in (1, 3, 7, 15, 31, 63, 127, 255, 511) if n < size] + [size])
     expected = np.array([np.sum(1 / np.arange(low + 1, high + 1)) for low, high in zip([0, *ends], ends, strict=False)])
-    assert found.by_often(ends) / found.total == pytest.approx(expected / expected.sum(), rel=0.1)
+    assert found.counts_by_activity(ends) / found.total == pytest.approx(expected / expected.sum(), rel=0.1)
 
 
 def test_shares_of_people_are_those_that_were_told():
@@ -273,6 +274,25 @@ def test_what_a_gap_loses():
     neither = ts.plan(ts.TimeGrid(size=SIZE), **arguments)
     assert "What caps and gaps lose is not included" in neither.advice()
     refuses("participation", ts.plan, ts.TimeGrid(size=SIZE), error=TypeError, **arguments, participation={6: apart})
+
+
+def test_what_leaves_nothing_loses_everything():
+    usual, nobody = (
+        ts.Participation(counts, size=100, standard_error=0, edges=[1, 10]) for counts in ([6, 3, 1], [0] * 3)
+    )
+    cap = capped(100, excess="drop")
+    assert remaining_fraction(usual, nobody, cap)[0] == 0
+    assert remaining_fraction(nobody, nobody, cap) == remaining_fraction(
+        nobody, ts.Participation([0, 0], 9, 0, [1]), cap
+    )
+
+
+def test_numbers_of_steps_that_nobody_can_take_part_in_are_refused():
+    refuses("edges", ts.Participation, [1, 1, 1], size=100, standard_error=0, edges=[1, 200])
+    public = ts.Participation([6, 3, 1], size=100, standard_error=0, edges=[1, 10])
+    refuses("cap", public.fraction_above, "x", error=TypeError)
+    refuses("cap", public.fraction_above, -3)
+    refuses("share below 1", participation_of, {0.9: 672}, 672)
 
 
 def test_a_gap_of_unknown_loss_is_never_recommended():

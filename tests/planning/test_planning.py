@@ -76,7 +76,7 @@ def test_errors_at_tiers_are_those_of_dense_matrices():
                       time_scale=5.0).candidates  # fmt: skip
     count, scale, often = private.design.count, private.scale, participation_of({0.5: 8, 1.0: 40}, 60)
     table = count.tiers.table(60)
-    weights, counts = table.weights / 2**16, often.by_often(table.ends)
+    weights, counts = table.weights / 2**16, often.counts_by_activity(table.ends)
     found = errors.error_at_tiers(signal, count, scale, often)
     rate = signal.covariance - 9.0 * (np.arange(60) == 0)
     best = oracle.error_of_best_at_scales(rate, 9.0, counts / counts.sum(), weights, scale)
@@ -119,7 +119,7 @@ def test_errors_at_places_are_those_of_dense_matrices():
                  participation={0.5: 8, 1.0: 40}, **known)  # fmt: skip
     design = found.design
     table = design.count.tiers.table(60)
-    weights, shares = table.weights / 2**16, often.by_often(table.ends)
+    weights, shares = table.weights / 2**16, often.counts_by_activity(table.ends)
     shares /= shares.sum()
     of_keys, of_all = design.scale * (16 / 12) ** 0.5, design.scale * (16 / 4) ** 0.5
     # What is known of all together, by the sum of the keys, too.
