@@ -212,7 +212,7 @@ class Count:
 
     def words(self) -> str:
         """Say in which steps, or at which keys, an individual counts, and how much."""
-        return self.weighting.words(self._place)
+        return self.weighting.words(self._place, self.reading)
 
     @property
     def _place(self) -> str:

@@ -185,7 +185,7 @@ class Tiers:
         largest = math.ldexp(int(self.table(last).weights.max()), -RESOLUTION_BITS)
         return tiers_influence(reach, square=square, largest=largest, series=self.series)
 
-    def words(self, place: str) -> str:
+    def words(self, place: str, reading: Reading) -> str:
         """Say in which steps, or whatever they are in, an individual counts."""
         return f"every {place}"
 

@@ -65,7 +65,7 @@ class Drop(_Capped):
         """Return what a constructor is called with, beside the cap."""
         return {"excess": "drop"}
 
-    def words(self, place: str) -> str:
+    def words(self, place: str, reading: Reading) -> str:
         """Say in which steps, or whatever they are in, an individual counts."""
         return f"at most {self.cap} {place}{'' if self.cap == 1 else 's'}"
 
@@ -106,10 +106,13 @@ class Downweight(_Capped):
         """Return what a constructor is called with, beside the cap."""
         return {} if self.norm == "l2" else {"norm": self.norm}
 
-    def words(self, place: str) -> str:
+    def words(self, place: str, reading: Reading) -> str:
         """Say in which steps, or whatever they are in, an individual counts, and how much."""
         half = self.cap * (4 if self.norm == "l2" else 2)  # weights are √(cap/n), or cap/n
-        return f"every {place} (in more than {self.cap}, for less in each: in {half}, for half)"
+        if reading.step_cap == 1:
+            return f"every {place} (in more than {self.cap}, for less in each: in {half}, for half)"
+        more, less = f"in more than {self.cap}, for less; in {half}, for half", "less" if reading.is_sum else "fewer"
+        return f"every {place} (with {reading.step_cap} in each: {more}; with {less} in each, in more {place}s)"
 
 
 #: All ways of weighting. A closed union: mypy finds whoever calls what one of them lacks.

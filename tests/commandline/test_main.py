@@ -930,7 +930,10 @@ def test_individuals_are_not_called_events(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "more", step_cap="2")) == 0
     more = " ".join(capsys.readouterr().out.split())
     assert "number of events in it" in more
-    counts = "every step (in more than 3, for less in each: in 12, for half), at most 2 times in each"
+    counts = (
+        "every step (with 2 in each: in more than 3, for less; in 12, for half; with fewer in each, in more steps),"
+        " at most 2 times in each"
+    )
     assert f"{counts}; totals are too low by the rest" in more
     assert main(arguments(log_file, tmp_path / "dropped", step_cap="2", excess="drop")) == 0
     assert "at most 3 steps, at most 2 times in each; totals are too low by the rest" in " ".join(

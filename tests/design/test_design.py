@@ -178,9 +178,23 @@ def test_a_cap_is_said_as_it_is():
         "one series": "at most 4 steps",
         "terms": "at most 1 step",
         "scaled": "every step (in more than 4, for less in each: in 16, for half)",
-        "scaled in ℓ1": "every step (in more than 4, for less in each: in 8, for half)",
+        "scaled in ℓ1": (
+            "every step (with 2 in each: in more than 4, for less; in 8, for half; with fewer in each, in more steps)"
+        ),
         "in tiers": "every step",
     }
+    # Of several events in a step, the cap is on their norm: 40 steps of one are below 10 of five.
+    several = make.changed(ONE, step_cap=5, participation_cap=10, excess="l2")
+    assert several.weighting.weights(several.reading).ends == (10 * 5**2,)
+    with_five = (
+        "every step (with 5 in each: in more than 10, for less; in 40, for half; with fewer in each, in more steps)"
+    )
+    assert several.words() == with_five
+    minutes = make.changed(several, source=replace(SOURCE, value="minutes"), excess="l1")
+    with_less = (
+        "every step (with 5 in each: in more than 10, for less; in 20, for half; with less in each, in more steps)"
+    )
+    assert minutes.words() == with_less
     assert DESIGNS["people by key"].count.words() == "at most 2 keys"
     assert DESIGNS["everybody by key"].count.words() == "every key"
     assert DESIGNS["everybody by key"].count.keys[0] == "a (up to 2 keys)"
