@@ -628,7 +628,7 @@ def plan(
     reading = Reading(source=source, grid=grid, unit=unit, step_cap=step_limit, panel=panel, grouping=grouping)
     tiers = tiers_for(reading, typical=typical, total_bound=total_bound)
     tiers.check(reading)
-    by_gap, has_level = _by_gap(participation, grid.size)
+    by_gap, has_level = _by_gap(participation, reading)
     if has_level and level is None and proxy is None and step_limit == 1:
         level = by_gap[1].total / grid.size / (1 if panel is None else len(panel)) or None
     signal = described_signal(
@@ -717,14 +717,14 @@ def _as_list(name: str, value: Any, parse: Callable[[str, object], T]) -> list[T
     return list(dict.fromkeys(parse(name, item) for item in items))
 
 
-def _by_gap(participation: Any, size: int) -> tuple[dict[int, Participation], bool]:
+def _by_gap(participation: Any, reading: Reading) -> tuple[dict[int, Participation], bool]:
     """Return the participation by gap, empty if unknown, and whether it implies the level."""
     if participation is None:
         return {}, False
     is_mapping = isinstance(participation, Mapping) and len(participation) > 0
     by_gap = dict(participation) if is_mapping else {1: participation}
     if is_mapping and all(isinstance(entry, (int, np.integer)) for entry in by_gap.values()):
-        return {1: participation_of(by_gap, size)}, False
+        return {1: participation_of(by_gap, reading.size)}, False
     if 1 not in by_gap or not all(isinstance(entry, Participation) for entry in by_gap.values()):
         raise TypeRefusal(
             "participation",
@@ -733,8 +733,9 @@ def _by_gap(participation: Any, size: int) -> tuple[dict[int, Participation], bo
             " `participation={0.9: 20, 1.0: 500}`",
         )
     for entry in by_gap.values():
-        if entry.size != size:
-            raise Refusal("participation", Quoted(f"size {entry.size}"), f"must have the grid's size ({size})")
+        if entry.size != reading.size:
+            rule = f"must have the grid's size, times the keys of a panel ({reading.size})"
+            raise Refusal("participation", Quoted(f"size {entry.size}"), rule)
     return by_gap, True
 
 

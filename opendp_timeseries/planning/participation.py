@@ -99,7 +99,11 @@ def participation_of(shares: Mapping[float, int], size: int) -> Participation:
     )
     ends_by_share = {
         check.real("participation", share, above=0.0, maximum=1.0, remedy=remedy): check.integer(
-            "participation", end, minimum=1, maximum=size, remedy=f"at most the grid's size; {remedy}"
+            "participation",
+            end,
+            minimum=1,
+            maximum=size,
+            remedy=f"at most the grid's size, times the keys of a panel; {remedy}",
         )
         for share, end in shares.items()
     }

@@ -295,6 +295,15 @@ def test_numbers_of_steps_that_nobody_can_take_part_in_are_refused():
     refuses("share below 1", participation_of, {0.9: 672}, 672)
 
 
+def test_a_histogram_of_a_panel_is_for_a_plan_of_it():
+    grid, keys = ts.TimeGrid(size=48), ["a", "b"]
+    public = ts.Participation([60, 30, 10], size=96, standard_error=0, edges=[1, 60])
+    known = {"epsilon": 1.0, "delta": 1e-6, "deviation": 3.0, "time_scale": 4.0}
+    assert ts.plan(grid, keys=keys, participation=public, **known).signal.mean == pytest.approx(public.total / 96)
+    assert ts.plan(grid, keys=keys, participation={0.9: 3, 1.0: 96}, level=5, **known).recommended.smoothed > 0
+    refuses("participation", ts.plan, grid, participation=public, **known)
+
+
 def test_a_gap_of_unknown_loss_is_never_recommended():
     known = {
         "epsilon": 1.0, "delta": 1e-6, "level": 200, "deviation": 20, "time_scale": 300, "std": [0, 10],
