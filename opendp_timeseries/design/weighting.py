@@ -47,7 +47,7 @@ class _Capped:
 
 @dataclass(frozen=True)
 class Drop(_Capped):
-    """A cap on steps: of an individual in more, so many count in full, each equally likely."""
+    """A cap on steps: of an individual in more steps, a random ``cap`` of them count in full, the others not at all."""
 
     tag: ClassVar[str] = "drop"
     norm: ClassVar[None] = None

@@ -49,11 +49,11 @@ _PROBABILITIES: Final = (0.1, 0.2, 0.5, 1.0)
 #: Below this many kept steps on average, an expected error says little about a single release.
 _MIN_KEPT: Final = 8
 #: Sampling, a filter or a gap is recommended, and said to help, only if it reduces the error at least by this factor.
-_CLEARLY: Final = 0.97
+_MAX_ERROR_RATIO: Final = 0.97
 #: At most this many totals are in the advice.
 _MAX_TOTALS: Final = 8
 #: Where the error exceeds this share of a flat line's, the noise drowns the signal.
-_DROWNED: Final = 0.9
+_DROWNED_SHARE: Final = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +150,7 @@ class Plan:
     @property
     def is_drowned(self) -> bool:
         """True if a flat line would be about as accurate as any candidate."""
-        return bool(min(map(_smoothed, self.candidates)) > _DROWNED * self.deviation)
+        return bool(min(map(_smoothed, self.candidates)) > _DROWNED_SHARE * self.deviation)
 
     def advice(self, spell: Spelling = in_python) -> str:
         """Return advice: what to run, its expected error, the cost or gain of sampling, and what is unknown.
@@ -290,7 +290,7 @@ class Plan:
         comparison = f"{change:.0%} more" if change >= 0.005 else "about the same"
         yield f"Sampling does not help: {best} would err by {best.smoothed:.4g}, {comparison}."
         best, error = min(sampled, key=_interpolated), min(map(_interpolated, complete))
-        if best.interpolated < _CLEARLY * error:
+        if best.interpolated < _MAX_ERROR_RATIO * error:
             yield (
                 f"Without a smoother it does: {best} would err by {best.interpolated:.4g}, every step by {error:.4g}."
             )
@@ -309,7 +309,7 @@ class Plan:
             yield f"What a gap of {', '.join(map(str, sorted(unknown)))} loses is not included; state `participation=`."
 
     def _rows(self) -> tuple[list[str], list[list[str]], list[bool]]:
-        """Return header, cells, and which rows are recommended; columns with the same value everywhere are left out."""
+        """Return header, cells, and which rows are recommended; cap, gap and lost are left out where they say nothing."""
         best, candidates = self.recommended, self._candidates_to_show()
         columns = {
             "cap": [
@@ -399,7 +399,7 @@ def _best_pair(candidates: Sequence[Candidate]) -> tuple[int, int]:
 
 def _recommended(candidates: Sequence[Candidate]) -> Candidate:
     least = min(map(_smoothed, candidates))
-    near = [candidate for candidate in candidates if least >= _CLEARLY * candidate.smoothed]
+    near = [candidate for candidate in candidates if least >= _MAX_ERROR_RATIO * candidate.smoothed]
     return min(
         near,
         key=lambda candidate: (candidate.sampling_probability < 1, candidate.std, candidate.gap, candidate.smoothed),
@@ -644,8 +644,8 @@ def plan(
         raise Refusal(
             "level",
             ...,
-            "must be given where `step_cap` is more than 1, of a value, and with shares of people: what a cap loses is"
-            " a share of it",
+            "must be given where `step_cap` is above 1, for a `value`, or with shares of people: what a cap loses is a"
+            " share of it",
         )
     if sampling_probability is None:
         sampling_probability = [p for p in _PROBABILITIES if p == 1 or p * grid.size >= _MIN_KEPT]
