@@ -309,7 +309,7 @@ class Plan:
             yield f"What a gap of {', '.join(map(str, sorted(unknown)))} loses is not included; state `participation=`."
 
     def _rows(self) -> tuple[list[str], list[list[str]], list[bool]]:
-        """Return header, cells, and which rows are recommended; cap, gap and lost are left out where they say nothing."""
+        """Return header, cells, and which rows are recommended; cap, gap and lost only where they say something."""
         best, candidates = self.recommended, self._candidates_to_show()
         columns = {
             "cap": [
