@@ -535,7 +535,7 @@ def plan(
     proxy: ArrayLike | None = None,
     sampling_probability: float | Sequence[float] | None = None,
     sampling: str = "poisson",
-    std: float | Sequence[float] = (0.0, 3.0, 10.0),
+    std: float | Sequence[float] | None = None,
     replaced: bool = False,
 ) -> Plan:
     """Recommend a design within a budget, with its expected error, without any private data.
@@ -588,7 +588,7 @@ def plan(
     :param proxy: instead of these four, a **public** series of the grid's size that resembles the private one.
     :param sampling_probability: one, or several to compare; if left out, those of 0.1, 0.2, 0.5 and 1 that keep enough.
     :param sampling: ``"poisson"``, or ``"stratified"`` for one step of each block.
-    :param std: width of the Gaussian filter in steps, 0 for none; one, or several to compare.
+    :param std: width of the Gaussian filter in steps, 0 for none; one, or several to compare; if left out, 0, 3 and 10.
     :param replaced: True if adjacent logs replace individuals, rather than add or remove them.
     :return: a :class:`~opendp_timeseries.planning.Plan`; print it.
     :raises TypeError: if the grid is not a :class:`~opendp_timeseries.TimeGrid`.
@@ -613,7 +613,7 @@ def plan(
     caps = [] if participation_cap is None else _as_list("participation_cap", participation_cap, positive_integer)
     gaps, individuals = _as_list("gap", gap, positive_integer), positive_integer("individuals", individuals)
     if not caps:
-        _check_without_cap(gaps, sampling_probability)
+        _check_without_cap(gaps, sampling_probability, std)
     panel = None if keys is None else panel_of("key", keys)
     if caps and panel is not None:
         raise Refusal(
@@ -659,7 +659,7 @@ def plan(
                 "raise it",
             )
         Sampling.of(p, sampling).blocks(grid.size)  # or refuse it
-    widths = _as_list("std", std, partial(check.real, minimum=0.0))
+    widths = _as_list("std", (0.0, 3.0, 10.0) if std is None else std, partial(check.real, minimum=0.0))
     comparison = _Comparison(
         reading, tiers, Budget(epsilon=epsilon, delta=delta), individuals, signal, by_gap, sampling
     )
@@ -684,12 +684,15 @@ def plan(
     )
 
 
-def _check_without_cap(gaps: Sequence[int], sampling_probability: float | Sequence[float] | None) -> None:
-    if gaps != [1] or (sampling_probability is not None and np.any(np.asarray(sampling_probability) != 1)):
+def _check_without_cap(
+    gaps: Sequence[int], sampling_probability: float | Sequence[float] | None, std: float | Sequence[float] | None
+) -> None:
+    is_sampled = sampling_probability is not None and np.any(np.asarray(sampling_probability) != 1)
+    if gaps != [1] or is_sampled or (std is not None and np.any(np.asarray(std) != 0)):
         raise Refusal(
             "gap",
             ...,
-            "and `sampling_probability` are for a count with a `participation_cap`",
+            "and `sampling_probability` and `std` are for a count with a `participation_cap`",
             "leave them out, or give a cap",
         )
 

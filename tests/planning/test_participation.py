@@ -304,6 +304,12 @@ def test_a_histogram_of_a_panel_is_for_a_plan_of_it():
     refuses("participation", ts.plan, grid, participation=public, **known)
 
 
+def test_a_filter_is_for_a_cap():
+    known = {"epsilon": 1.0, "delta": 1e-6, "deviation": 3.0, "time_scale": 4.0}
+    refuses("gap", ts.plan, ts.TimeGrid(size=48), std=3.0, **known)
+    assert len(ts.plan(ts.TimeGrid(size=48), std=0.0, **known).candidates) == 1
+
+
 def test_a_gap_of_unknown_loss_is_never_recommended():
     known = {
         "epsilon": 1.0, "delta": 1e-6, "level": 200, "deviation": 20, "time_scale": 300, "std": [0, 10],
