@@ -480,7 +480,7 @@ MUTANTS = [
     mutant("names are alike by the collation of their column, in PostgreSQL", "postgres:typed",
            edited((' COLLATE "C"', "")), "test_columns_are_of_the_types_that_the_server_states"),
     mutant("operators on a domain in place of PostgreSQL's", "postgres:typed",
-           edited(("CAST({column} AS pg_catalog.{own})", "{column}")),
+           edited(("CAST({column} AS pg_catalog.{cast_type})", "{column}")),
            "test_columns_are_of_the_types_that_the_server_states"),
     mutant("an order of steps that anybody can compute, in PostgreSQL", "postgres:_hashed",
            edited(("(first, second, step)", "(step, step, step)")),
