@@ -480,7 +480,7 @@ def fourier_findings(rng):
 
 def histogram_findings(rng):
     size, individuals, replaced = int(rng.integers(1, 12)), int(rng.choice([1, 2, 3, 50])), bool(rng.random() < 0.5)
-    caps = np.unique(rng.integers(1, 15, size=rng.integers(1, 4))).tolist()
+    caps = np.unique(np.minimum(rng.integers(1, 15, size=rng.integers(1, 4)), size)).tolist()
     bins = [[int(sum(steps > cap for cap in caps) == b) for b in range(len(caps) + 1)] for steps in range(1, size + 1)]
     nobody = [0] * (len(caps) + 1)
     before = [*bins, nobody]

@@ -361,7 +361,7 @@ def _sums(options: argparse.Namespace) -> dict[str, int]:
     """Return how many steps are in one, in a day if they fill it, and in the longest part, by their names."""
     grids = [grid_of(part.cut(options)) for part in parts_of(options)]
     length = np.median(np.diff(grids[0].edges()))
-    days = {"day": int(_DAY // length)} if length < _DAY and _DAY % length == np.timedelta64(0) else {}
+    days = {"day": int(_DAY // length)} if length < _DAY and _DAY % length == np.timedelta64(0, "s") else {}
     step = str(options.step)
     return {STEPS.get(step, step): 1} | days | {PERIODS[options.every]: max(grid.size for grid in grids)}
 

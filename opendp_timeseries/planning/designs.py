@@ -687,14 +687,13 @@ def plan(
 def _check_without_cap(
     gaps: Sequence[int], sampling_probability: float | Sequence[float] | None, std: float | Sequence[float] | None
 ) -> None:
-    is_sampled = sampling_probability is not None and np.any(np.asarray(sampling_probability) != 1)
-    if gaps != [1] or is_sampled or (std is not None and np.any(np.asarray(std) != 0)):
-        raise Refusal(
-            "gap",
-            ...,
-            "and `sampling_probability` and `std` are for a count with a `participation_cap`",
-            "leave them out, or give a cap",
-        )
+    needless = {
+        "gap": gaps != [1],
+        "sampling_probability": sampling_probability is not None and np.any(np.asarray(sampling_probability) != 1),
+        "std": std is not None and np.any(np.asarray(std) != 0),
+    }
+    if name := next((name for name, is_given in needless.items() if is_given), None):
+        raise Refusal(name, ..., "is for a count with a `participation_cap`", "leave it out, or give a cap")
 
 
 def _check_value(value: str | None, caps: Sequence[int], typical: int | None, total_bound: int | None) -> None:

@@ -1006,7 +1006,7 @@ def test_a_page_grows_with_the_parts(tmp_path, monkeypatch, capsys):
         capsys.readouterr()
         assert main(["verify", "days.toml"]) == 0
         said = capsys.readouterr().out  # of the parts, and of all together
-        assert len(re.findall(r"days(?:-2024-0\d)?\.json", said.partition("No record can show")[0])) == number + 1
+        assert len(re.findall(r"days(?:-2024-0\d)?\.json", said.partition("Not found")[0])) == number + 1
         (record,) = re.findall(r"data:application/json;base64,([\w+/=]+)", page)
         (tmp_path / "all.json").write_bytes(base64.b64decode(record))
         assert main(["verify", "all.json"]) == 0

@@ -306,7 +306,7 @@ def test_a_histogram_of_a_panel_is_for_a_plan_of_it():
 
 def test_a_filter_is_for_a_cap():
     known = {"epsilon": 1.0, "delta": 1e-6, "deviation": 3.0, "time_scale": 4.0}
-    refuses("gap", ts.plan, ts.TimeGrid(size=48), std=3.0, **known)
+    refuses("std", ts.plan, ts.TimeGrid(size=48), std=3.0, **known)
     assert len(ts.plan(ts.TimeGrid(size=48), std=0.0, **known).candidates) == 1
 
 
