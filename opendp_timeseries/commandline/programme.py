@@ -304,7 +304,7 @@ def _check_outputs(every: Sequence[argparse.Namespace]) -> None:
                 )
 
 
-def _table(options: argparse.Namespace, plan: Plan, errors: dict[str, list[float]]) -> list[str]:
+def _table(options: argparse.Namespace, plan: Plan, errors: dict[str, dict[str, float]]) -> list[str]:
     """Return the parts of a publication, those that are alike in one line, and what there is to say about them."""
     parts, scheme = parts_of(options), plan.programme
     states = plan.states(parts)
@@ -336,11 +336,15 @@ def _table(options: argparse.Namespace, plan: Plan, errors: dict[str, list[float
     return lines
 
 
-def _accuracy(options: argparse.Namespace, errors: dict[str, list[float]]) -> list[str]:
+def _accuracy(options: argparse.Namespace, errors: dict[str, dict[str, float]]) -> list[str]:
     """Say how well numbers will be known."""
     if not errors:
         return [wrapped(f"For the error to expect of each part, say roughly what the series is like: {_LIKE}.")]
-    rows = [(name, *("" if half != half else f"±{rounded(half)}" for half in row)) for name, row in errors.items()]
+    of_series = errors["series"]
+    rows = [
+        (name, *("" if math.isnan(half) else f"±{rounded(half)}" for half in row.values()))
+        for name, row in errors.items()
+    ]
     left_out = "" if options.participation_cap is None else ", without what caps leave out"
     note = f"So near to the truth are numbers of any part, with a probability of {CONFIDENCE:.0%}{left_out}."
     if options.groups:
@@ -350,11 +354,11 @@ def _accuracy(options: argparse.Namespace, errors: dict[str, list[float]]) -> li
             " All of it is as if all keys were alike: where a few are large, theirs and those of totals may be up to"
             " twice as wide."
         )
-    if options.level and (share := errors["series"][0] / options.level) > _MUCH:
+    if options.level and (share := next(iter(of_series.values())) / options.level) > _MUCH:
         note += (
             f" Those of series are up to {share:.0%} of the level: longer steps, fewer keys or more budget show more."
         )
-    return [text_table(("known to", *_sums(options)), rows), "", wrapped(note)]
+    return [text_table(("known to", *of_series), rows), "", wrapped(note)]
 
 
 def _sums(options: argparse.Namespace) -> dict[str, int]:
@@ -366,8 +370,11 @@ def _sums(options: argparse.Namespace) -> dict[str, int]:
     return {STEPS.get(step, step): 1} | days | {PERIODS[options.every]: max(grid.size for grid in grids)}
 
 
-def _errors(options: argparse.Namespace, plan: Plan) -> dict[str, list[float]]:
-    """Return half of the width of each interval to expect, NaN where there is none; nothing of a series unknown."""
+def _errors(options: argparse.Namespace, plan: Plan) -> dict[str, dict[str, float]]:
+    """Return half of the width of each interval to expect, NaN where there is none; nothing of a series unknown.
+
+    By what is known, and by the steps that are added up.
+    """
     parts = parts_of(options)
     shape = chosen(options, "level", "deviation", "time_scale")
     shape["season_amplitudes"] = amplitudes_of(options, grid_of(parts[0].cut(options)))
@@ -381,12 +388,13 @@ def _errors(options: argparse.Namespace, plan: Plan) -> dict[str, list[float]]:
         rows = [{"series": error.smoothed, **_totals(options, error)} for error in errors]
         return {name: half * max(row[name] for row in rows) for name in rows[0]}
 
-    columns = [expected(0, over) for over in _sums(options).values()]
-    table = {name: [column[name] for column in columns] for name in columns[0]}
+    columns = {words: expected(0, over) for words, over in _sums(options).items()}
+    longest = [*columns][-1]
+    table = {name: {words: column[name] for words, column in columns.items()} for name in columns[longest]}
     people = {"individuals": options.people, "individuals by key": options.people_by_key or options.people_cap}
     names = [name for name, is_asked in people.items() if is_asked]
     for number, name in enumerate(names, plan.size - len(names)):
-        table[name] = [*[math.nan] * (len(columns) - 1), *expected(number, 1).values()]
+        table[name] = dict.fromkeys(columns, math.nan) | {longest: expected(number, 1)["series"]}
     return table
 
 
