@@ -79,8 +79,9 @@ class Drawing(NamedTuple):
     def window(self, start: int, end: int) -> "Drawing":
         """Return the values of some of the steps, by which an axis is chosen that shows no others."""
         values, low, high = (row[start:end] for row in (self.values, self.low, self.high))
-        at = np.asarray(self.noisy_steps)
-        return self._replace(values=values, low=low, high=high, noisy=self.noisy[(at >= start) & (at < end)])
+        some = (self.noisy_steps >= start) & (self.noisy_steps < end)
+        noisy_steps, noisy = self.noisy_steps[some] - start, self.noisy[some]
+        return self._replace(values=values, low=low, high=high, noisy_steps=noisy_steps, noisy=noisy)
 
     def reach(self) -> tuple[float, float]:
         """Return what the axis must reach, from zero or below: wide intervals stretch it by half of the line at most.
