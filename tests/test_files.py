@@ -131,10 +131,7 @@ def test_an_error_of_the_last_check_names_its_own_file(places, tmp_path):
 
 
 def test_a_draft_that_stays_is_no_error(places, tmp_path, monkeypatch):
-    def fail(*_, **__):
-        raise PermissionError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(_files.Path, "unlink", fail)
+    monkeypatch.setattr(_files.Path, "unlink", deny)
     fill(places, b"new", replace=False)
     assert {name: text for name, text in contents(tmp_path).items() if name in NAMES} == dict.fromkeys(NAMES, b"new")
 
@@ -182,6 +179,10 @@ def test_a_replaced_file_passes_on_its_mode_and_its_owner(places, mode, monkeypa
     assert places[1].stat().st_mode & 0o777 == 0o666 & ~current_umask()
 
 
+def deny(*_, **__):
+    raise PermissionError(errno.EPERM, "Operation not permitted")
+
+
 def current_umask():
     mask = os.umask(0)
     os.umask(mask)
@@ -223,10 +224,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(places, tmp_path):
 
 
 def test_without_second_names_files_are_copied(places, tmp_path, monkeypatch):
-    def none(*_, **__):
-        raise OSError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(_files.os, "link", none)
+    monkeypatch.setattr(_files.os, "link", deny)
     fill(places, b"new", replace=False)
     fill(places, b"newer", replace=True)
     assert contents(tmp_path) == dict.fromkeys(NAMES, b"newer")
