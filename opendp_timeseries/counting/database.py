@@ -207,9 +207,9 @@ def _check_columns(table: ir.Table, identifier: str, time: str | None) -> None:
         raise _without_times(time, when)
 
 
-def _without_times(name: str, kind: object) -> TypeRefusal:
+def _without_times(name: str, kind: dt.DataType) -> TypeRefusal:
     remedy = "cast it to a timestamp or, for a grid of integer steps, to integers"
-    return TypeRefusal(f"column {name!r} of type {kind}", ..., "does not hold times", remedy)
+    return TypeRefusal(f"column {name!r} of type {_spelled(kind)}", ..., "does not hold times", remedy)
 
 
 def check_reading(table: ir.Table, reading: Reading) -> None:
@@ -238,7 +238,10 @@ def _check_distinct(table: ir.Table, name: str) -> None:
     numeric = kind.is_integer() or kind.is_floating() or (kind.is_decimal() and kind.scale == 0)
     if not (_is_untyped(kind) or numeric or kind.is_string() or kind.is_uuid() or kind.is_boolean() or kind.is_date()):
         raise TypeRefusal(
-            f"column {name!r} of type {kind}", ..., "cannot identify individuals", "cast it to integers or text"
+            f"column {name!r} of type {_spelled(kind)}",
+            ...,
+            "cannot identify individuals",
+            "cast it to integers or text",
         )
 
 
@@ -247,7 +250,7 @@ def _check_numbers(table: ir.Table, name: str) -> None:
     kind = _type(table, name)
     if not (_is_untyped(kind) or kind.is_numeric() or kind.is_boolean() or kind.is_string()):
         rule, remedy = "does not hold numbers", "convert it to whole units, such as minutes"
-        raise TypeRefusal(f"column {name!r} of type {kind}", ..., rule, remedy)
+        raise TypeRefusal(f"column {name!r} of type {_spelled(kind)}", ..., rule, remedy)
 
 
 def _holds(kind: dt.DataType) -> str:
@@ -255,6 +258,11 @@ def _holds(kind: dt.DataType) -> str:
     if kind.is_integer() or kind.is_floating() or kind.is_decimal():
         return "f"
     return "b" if kind.is_boolean() else "M" if kind.is_date() else "uuid" if kind.is_uuid() else "O"
+
+
+def _spelled(kind: dt.DataType) -> str:
+    """Return the name of a type: that of the database where Ibis has none."""
+    return str(kind.raw_type) if kind.is_unknown() else str(kind)
 
 
 def _type(table: ir.Table, name: str) -> dt.DataType:
