@@ -33,11 +33,11 @@ _MODULES: Final = {
 }
 _WITHOUT_OPENDP: Final = ("verify", "init")
 _ERRORS: Final = (TypeError, ValueError, ImportError, OSError, MemoryError, RuntimeError)
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_MEMORY: Final = ("MemoryError", "Unable to allocate", "can't start new thread")
-_NOT_LOADED: Final = "failed to map segment"  # as the linker says where a library finds no memory
+_MAPPING_FAILED: Final = "failed to map segment"  # as the linker says where a library finds no memory
 _ERROR: Final = re.compile(r"[\w.]*(Error|Refusal)\b")
-_LONGEST: Final = 600
+_MAX_LENGTH: Final = 600
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,7 +92,7 @@ def _errors_of_opendp() -> tuple[Any, ...]:
 def _one_line(error: BaseException, options: argparse.Namespace) -> str:
     """Return a one-line error message."""
     text = " ".join(_explained(error, options).split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH // 2]} … {text[-_MAX_LENGTH // 2 :]}"
 
 
 def _explained(error: BaseException, options: argparse.Namespace) -> str:
@@ -101,27 +101,28 @@ def _explained(error: BaseException, options: argparse.Namespace) -> str:
         lines = (error.message or text).strip().splitlines()
         text = next(filter(_ERROR.match, reversed(lines)), lines[-1])
         text = text if text.startswith(_NO_MEMORY) else re.sub(r"^[\w.]*(Error|Refusal): ", "", text)
-    if text.startswith(_NO_MEMORY) or _NOT_LOADED in text or any(map(_is_of_memory, _causes(error))):
+    if text.startswith(_NO_MEMORY) or _MAPPING_FAILED in text or any(map(_is_memory_error, _error_chain(error))):
         remedy = "use a machine with more, or fewer steps (`size`)"
         error = Refusal("file", Quoted(getattr(options, "file", None)), "takes more memory than there is", remedy)
     elif isinstance(error, OSError) and error.strerror:
         parameter = _parameter_of(str(error.filename), options)
-        full = f"free some space there{', or choose another `output`' if parameter != 'ledger' else ''}"
-        remedy = full if error.errno in _FULL else "check that it exists, and that you may read or write it"
+        more_space = f"free some space there{', or choose another `output`' if parameter != 'ledger' else ''}"
+        is_full = error.errno in _DISK_FULL
+        remedy = more_space if is_full else "check that it exists, and that you may read or write it"
         error = Refusal(parameter, Quoted(error.filename), f"cannot be used: {error.strerror}", remedy)
     if isinstance(error, Refusal):
         return phrase(error, options)
     return text if publication is None else f"{publication}: {text}"
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def _error_chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error, and what it was raised for: libraries wrap what ended them."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
-def _is_of_memory(error: BaseException) -> bool:
+def _is_memory_error(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or getattr(error, "errno", 0) == errno.ENOMEM
 
 

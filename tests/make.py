@@ -8,7 +8,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.reading import Reading
-from opendp_timeseries.design.weighting import Drop, capped
+from opendp_timeseries.design.weighting import Drop, limit_steps
 
 #: How constructors are told what becomes of those in more steps than the cap: dropped, or weighed down in a norm.
 EXCESS = {"drop": {"excess": "drop"}, "l2": {"excess": "downweight"}, "l1": {"excess": "downweight", "norm": "l1"}}
@@ -19,7 +19,7 @@ def count(*, participation_cap=1, excess="drop", tiers=None, typical=None, per=N
 
     Tiers are of steps at the step cap, unless a typical size is said.
     """
-    weighting = capped(participation_cap, **EXCESS[excess])
+    weighting = limit_steps(participation_cap, **EXCESS[excess])
     if tiers is not None:
         weighting = replace(tiers, typical=read.get("step_cap", 1) if typical is None else typical)
     return Count(Reading(**read), weighting, per)

@@ -31,13 +31,13 @@ from opendp_timeseries.counting.check import LogCheck
 from opendp_timeseries.counting.files import CSV_SUFFIXES
 
 #: From this share of the rows on, a likely cause is named.
-_MANY: Final = 0.5
+_LIKELY_SHARE: Final = 0.5
 _ADVICE: Final = (
     "These numbers are exact, and nothing protects them. Use them to find and correct a wrong column, time format, zone"
     " or year. A start, size or cap chosen by them says something about the log, which the guarantee of a release does"
     " not cover."
 )
-_OF_CAPS: Final = (
+_ADVICE_ON_CAPS: Final = (
     " If the caps leave out too much, you can choose others by public facts, such as opening hours, a survey or an"
     " earlier release; give no cap on steps, as a private series needs none; spend a part of the budget on a private"
     " histogram of how often individuals take part (make_participation_histogram, in Python); or publish totals that"
@@ -49,18 +49,18 @@ def check(options: argparse.Namespace) -> str:
     """Print on standard error how a log is read, and what the caps would leave out. None of it may be published."""
     if sys.stderr is None:  # print would choose standard output, which may be published
         raise OSError("standard error is closed, and what check says is private; open it")
-    named = ""
+    heading = ""
     if options.every:
         plan = plan_in(ts.Ledger(options.ledger), options) if options.ledger.exists() else None
         part = take_part(options, plan)
-        named = f"Part {part.number} of {part.of}, {part.name}, in {options.file}\n"
+        heading = f"Part {part.number} of {part.of}, {part.name}, in {options.file}\n"
     grid = grid_of(options)
     _check_public(options, grid)
     with stage(f"Reading {options.file}", quiet=options.quiet):
         result, notes = check_of(options, grid)
-    advice = _ADVICE + ("" if options.participation_cap is None and options.key_cap is None else _OF_CAPS)
+    advice = _ADVICE + ("" if options.participation_cap is None and options.key_cap is None else _ADVICE_ON_CAPS)
     texts = (sentence(text, options) for text in (*notes, *_causes(result, options), advice))
-    print(f"{named}{result}", *map(wrapped, texts), sep="\n\n", file=sys.stderr)
+    print(f"{heading}{result}", *map(wrapped, texts), sep="\n\n", file=sys.stderr)
     return ""
 
 
@@ -69,13 +69,13 @@ def _causes(result: LogCheck, options: argparse.Namespace) -> Iterator[str]:
     column = "give another column than {} ({}), if that is wrong"
     form = "ISO 8601, such as 2024-03-01T08:30" if options.time_format is None else repr(options.time_format)
     remedy = "give `time_format` as they are, such as '%d.%m.%Y %H:%M', or `time_unit` for numbers since 1970"
-    if result.unreadable_time > _MANY * result.rows and options.file.suffix.lower() in CSV_SUFFIXES:
+    if result.unreadable_time > _LIKELY_SHARE * result.rows and options.file.suffix.lower() in CSV_SUFFIXES:
         remedy = likely_times(options.file, options.time, delimiter_of(options), options.encoding) or remedy
-    written, commas = "values are not written as numbers, such as 12.5: ", 0
+    cause, commas = "values are not written as numbers, such as 12.5: ", 0
     if result.no_value and options.file.suffix.lower() in CSV_SUFFIXES:
-        commas, of = decimal_commas(options.file, options.value, delimiter_of(options), options.encoding)
+        commas, sample = decimal_commas(options.file, options.value, delimiter_of(options), options.encoding)
         if commas:
-            written = f"{commas} of the first {of} values have a decimal comma: write a point there, as in 12.5; or "
+            cause = f"{commas} of the first {sample} values have a decimal comma: write a point there, as in 12.5; or "
     likely = {
         "identifier": (result.without_identifier, "people are told apart by another column: "),
         "time": (
@@ -87,7 +87,7 @@ def _causes(result: LogCheck, options: argparse.Namespace) -> Iterator[str]:
             "the log is of another time than the grid, or its days and months are read in the other order: correct"
             " `start` and `end`, `file`, or `time_format`",
         ),
-        "value": (result.no_value or 0, written),
+        "value": (result.no_value or 0, cause),
         "by": (
             result.unknown_key or 0,
             "keys are spelled otherwise than in `keys`, by spaces, capital letters, zeros in front or an `encoding`:"
@@ -95,7 +95,7 @@ def _causes(result: LogCheck, options: argparse.Namespace) -> Iterator[str]:
         ),
     }
     for name, (number, cause) in likely.items():
-        if number > (0 if name == "value" and commas else _MANY) * result.rows:
+        if number > (0 if name == "value" and commas else _LIKELY_SHARE) * result.rows:
             end = "" if name == "start" else column.format(f"`{name}`", getattr(options, name))
             yield f"{number} of {result.rows} rows do not count. The likely cause: {cause}{end}."
 

@@ -30,7 +30,7 @@ from opendp_timeseries.commandline.waiting import stage
 from opendp_timeseries.commandline.words import wrapped
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import Signal
-from opendp_timeseries.grid import PERIODS
+from opendp_timeseries.grid import ONE_DAY, PERIODS
 from opendp_timeseries.ledger.book import Entry
 from opendp_timeseries.planning.errors import ExpectedError
 from opendp_timeseries.planning.preview import made_up_rates, made_up_releases
@@ -45,7 +45,6 @@ _NAMED: Final = {"1y": 4, "1q": 7, "1mo": 7}
 _LIKE: Final = "--level, and --deviation with --time-scale, or amplitudes, as in --season 1d:90"
 #: From this share of the level on, an error leaves little to see.
 _MUCH: Final = 0.5
-_DAY: Final = np.timedelta64(1, "D")
 #: Noise that differs by less is as good as equal.
 _EQUAL: Final = 1 + 1e-6
 _CHANGED: Final = "say again what it was made with, or make another one under another name"
@@ -365,7 +364,7 @@ def _sums(options: argparse.Namespace) -> dict[str, int]:
     """Return how many steps are in one, in a day if they fill it, and in the longest part, by their names."""
     grids = [grid_of(part.cut(options)) for part in parts_of(options)]
     length = np.median(np.diff(grids[0].edges()))
-    days = {"day": int(_DAY // length)} if length < _DAY and _DAY % length == np.timedelta64(0, "s") else {}
+    days = {"day": int(ONE_DAY // length)} if length < ONE_DAY and ONE_DAY % length == np.timedelta64(0, "s") else {}
     step = str(options.step)
     return {STEPS.get(step, step): 1} | days | {PERIODS[options.every]: max(grid.size for grid in grids)}
 

@@ -15,14 +15,14 @@ from typing import Final
 
 from opendp_timeseries.counting.progress import progress_listener
 
-#: Seconds after which somebody who waits wants to know for what.
+#: Seconds until a terminal shows what is being done.
 _PATIENCE: Final = 2.0
-#: Seconds from one share that is said to the next.
-_OFTEN: Final = 0.5
+#: Seconds from one report of progress to the next.
+_REPORT_PAUSE: Final = 0.5
 #: Seconds until a log says what is being done where there is no terminal, and from one such line to the next.
-_LOGGED: Final = (10.0, 30.0)
+_LOG_PAUSES: Final = (10.0, 30.0)
 _SIGNALS: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-_waiting: list[list[int]] = []  # what has arrived, for each block that holds it back
+_held_signals: list[list[int]] = []  # what has arrived, for each block that holds it back
 
 
 @contextlib.contextmanager
@@ -44,11 +44,11 @@ def interruptible() -> Iterator[None]:
 def held_back() -> Iterator[None]:
     """Raise KeyboardInterrupt only after the block: OpenDP aborts the process if one is raised in a callback of it."""
     arrived: list[int] = []
-    _waiting.append(arrived)
+    _held_signals.append(arrived)
     try:
         yield
     finally:
-        _waiting.remove(arrived)
+        _held_signals.remove(arrived)
     if arrived:
         raise KeyboardInterrupt
 
@@ -56,9 +56,9 @@ def held_back() -> Iterator[None]:
 def _first(number: int, _: FrameType | None) -> None:
     for signum in _SIGNALS:
         signal.signal(signum, signal.SIG_DFL)
-    if not _waiting:
+    if not _held_signals:
         raise KeyboardInterrupt
-    _waiting[-1].append(number)
+    _held_signals[-1].append(number)
     say("interrupted: ends when OpenDP returns; interrupt again to end at once")
 
 
@@ -76,9 +76,9 @@ def _log_lines(doing: str) -> Iterator[None]:
     ended, begin = threading.Event(), time.monotonic()
 
     def write() -> None:
-        pause = _LOGGED[0]
+        pause = _LOG_PAUSES[0]
         while not ended.wait(pause):
-            pause = _LOGGED[1]
+            pause = _LOG_PAUSES[1]
             say(f"{doing} … {time.monotonic() - begin:.0f} s so far")
 
     thread = threading.Thread(target=write, daemon=True)
@@ -98,15 +98,15 @@ def stage(doing: str, *, quiet: bool | None, logged: bool = False) -> Iterator[N
         log takes to be read and counted is private.
     """
     if quiet or sys.stderr is None or not sys.stderr.isatty():
-        is_said = logged and not quiet and sys.stderr is not None
-        with _log_lines(doing) if is_said else contextlib.nullcontext():
+        is_logged = logged and not quiet and sys.stderr is not None
+        with _log_lines(doing) if is_logged else contextlib.nullcontext():
             yield
         return
     last = first = time.monotonic() + _PATIENCE
 
     def report(share: float) -> None:
         nonlocal last
-        if (now := time.monotonic()) > last + _OFTEN:
+        if (now := time.monotonic()) > last + _REPORT_PAUSE:
             last = now
             say(f"  {share:.0%} ", end="\r")  # what comes next takes its place
 

@@ -16,7 +16,7 @@ from opendp_timeseries._refusal import Quoted, Refusal
 from opendp_timeseries._text import encoding
 from opendp_timeseries.accounting.sampling import SAMPLINGS
 from opendp_timeseries.counting.files import CSV_SUFFIXES, TIME_UNITS
-from opendp_timeseries.design.weighting import EXCESS
+from opendp_timeseries.design.weighting import EXCESS_CHOICES
 from opendp_timeseries.grid import PERIODS, parse_zone
 from opendp_timeseries.grid.edges import parse_width
 from opendp_timeseries.grid.instants import parse_days, parse_instants
@@ -221,7 +221,7 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             " nobody exceeds; without it, everybody counts in full", 60, gives="a count with a cap", of=_PLANS,
             compared=True),
         "excess": Word(str, "with a cap: weigh down who exceeds it, or drop what does (downweight)", "drop",
-            choices=EXCESS, needs=_CAP),
+            choices=EXCESS_CHOICES, needs=_CAP),
         "step_cap": Word(int, "people or events? 1 counts the people of each step; a greater number counts events, up"
             " to so many of one individual in a step", 3, usual=1, ask="may", of=_PLANS),
         "value": Word(str, "the column of numbers to add up, such as minutes, which are rounded to whole units; without"

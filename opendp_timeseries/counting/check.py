@@ -10,7 +10,7 @@ from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.reading import MAX_BOUND, Keys, Reading, Source, bound_in_a_step, panel_of
 from opendp_timeseries.design.unit import Unit
-from opendp_timeseries.design.weighting import Drop, Weighting, capped
+from opendp_timeseries.design.weighting import Drop, Weighting, limit_steps
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
 
 
@@ -190,7 +190,7 @@ def check_log(
     check.required("participation_cap", participation_cap, "the cap that is planned, or None for a private series")
     everything = Drop(reading.size)
     cap = everything.cap if participation_cap is None else participation_cap
-    weighting = capped(cap, excess=excess, norm=norm)
+    weighting = limit_steps(cap, excess=excess, norm=norm)
     engine = engine_of(table)
     tally, steps = engine.tally(table, reading), engine.participation(table, reading)
 

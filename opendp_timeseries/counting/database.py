@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from opendp_timeseries._refusal import Refusal, TypeRefusal
 from opendp_timeseries.counting.amounts import NUMBER
 from opendp_timeseries.counting.capped_count import key_of_choice
-from opendp_timeseries.counting.dialect import Dialect, Ticks, function, queried
+from opendp_timeseries.counting.dialect import Dialect, Ticks, function, sql_view
 from opendp_timeseries.counting.identifiers import check_spelling, key_numbers
 from opendp_timeseries.counting.postgres import DIALECT as POSTGRES
 from opendp_timeseries.counting.scaling import MOST_EVENTS, MOST_SUM
@@ -97,22 +97,23 @@ def _weighed(pairs: ir.Table, identity: list[str], weights: Weights, reading: Re
     """
     power = weights.power
     *ends, last = (min(end, MOST_EVENTS**power) for end in weights.ends)  # nobody is larger
-    events = "events" if power == 1 or reading.step_cap == 1 else f"{dialect.wide('events')} * events"
+    events = "events" if power == 1 or reading.step_cap == 1 else f"{dialect.decimal('events')} * events"
     if reading.grouping is not None:
-        pairs, events = _by_level(pairs, identity, reading, dialect), f"{dialect.wide('events')} * events * share"
+        pairs, events = _by_level(pairs, identity, reading, dialect), f"{dialect.decimal('events')} * events * share"
     columns = {}
     if ends:
         columns["number"] = f"CASE {' '.join(f'WHEN size <= {end} THEN {k}' for k, end in enumerate(ends))} END"
     for k, weight in enumerate(weights.rows[-1].tolist()):  # the last row up to the last end, and falling beyond
-        quotient = dialect.over(dialect.wide(last * weight**power), f"greatest(size, {dialect.wide(last)})")
+        limit = dialect.decimal(last * weight**power)
+        quotient = dialect.decimal_quotient(limit, f"greatest(size, {dialect.decimal(last)})")
         columns[f"last{k}"] = quotient if power == 1 else f"floor(sqrt(CAST({quotient} AS DOUBLE) + 0.5))"
     numbers = ", ".join(f"CAST({text} AS BIGINT) AS {name}" for name, text in columns.items())
     fields = ["step", "events", *(["level"] if reading.grouping is not None else [])]
     parts = {"names": identity, "own": fields, "columns": columns}
     joined = {name: ", ".join(part) for name, part in parts.items()}
-    query = dialect.weights.format(events=events, numbers=numbers, **joined)
+    query = dialect.weights_query.format(events=events, numbers=numbers, **joined)
     schema = pairs.select(*fields, **dict.fromkeys(columns, _FIRST)).schema()
-    weighed = queried(pairs, "opendp_timeseries_pairs", query, schema)
+    weighed = sql_view(pairs, "opendp_timeseries_pairs", query, schema)
     if ends:
         rows = {f"first{k}": column.tolist() for k, column in enumerate(weights.rows[:-1].T)}
         rows["number"] = list(range(len(ends)))
@@ -151,7 +152,7 @@ def _first(pairs: ir.Table, groups: list[str], cap: int, key: bytes, dialect: Di
     # By the text of an identifier, so that steps are kept alike whatever the type of its column; ties go to the
     # earlier step.
     who = pairs.who.cast("string") if pairs.who.type().is_integer() else pairs.who
-    order = [dialect.hashed(first, second, who, pairs.step), pairs.step]
+    order = [dialect.pair_hash(first, second, who, pairs.step), pairs.step]
     ranked = pairs.mutate(rank=ibis.row_number().over(group_by=groups, order_by=order))  # from 0
     return ranked.filter(ranked.rank < min(cap, _INT64_MAX)).drop("rank")
 
@@ -193,7 +194,7 @@ def check_schema(table: ir.Table, *, identifier: str, time: str | None) -> None:
     :raises ValueError: for a column that is missing.
     """
     names = [identifier, *([] if time is None else [time])]
-    _check_columns(_dialect(table).typed(table, names), identifier, time)
+    _check_columns(_dialect(table).cast_columns(table, names), identifier, time)
 
 
 def _check_columns(table: ir.Table, identifier: str, time: str | None) -> None:
@@ -307,7 +308,7 @@ def _placed(table: ir.Table, reading: Reading) -> tuple[ir.Table, Dialect]:
     """
     dialect = _dialect(table)
     _check_session(table, dialect)
-    table = dialect.typed(table, reading.log.columns)
+    table = dialect.cast_columns(table, reading.log.columns)
     _check_columns(table, reading.log.identifier, reading.log.time)
     if reading.log.by is not None:
         _check_distinct(table, reading.log.by)
@@ -331,7 +332,7 @@ def _placed(table: ir.Table, reading: Reading) -> tuple[ir.Table, Dialect]:
     instants, readable, rule = _instants(table, reading.log.time, reading.row_grid, dialect)
     when = _present(table[reading.log.time])
     # A column of its own, so that it is worked out once.
-    rows = dialect.once(table.select(**labels, when=when, readable=readable, at=instants))
+    rows = dialect.materialise(table.select(**labels, when=when, readable=readable, at=instants))
     if rule.table is not None:
         return _looked_up(rows, rule, dialect), dialect
     on_grid = rows["at"].between(rule.start, rule.stop - 1)
@@ -382,7 +383,7 @@ def _labels(column: ir.Column, dialect: Dialect) -> ir.Value:
         # The pattern is slow, and few texts end so.
         integral = text.endswith(".0") & text.re_search(dialect.pattern(_WHOLE))
         text = ibis.ifelse(integral, text.substr(0, text.length() - 2), text).nullif("")
-    return dialect.whole_text(text)
+    return dialect.text_bytes(text)
 
 
 def _is_known(column: ir.Column, labels: ir.Column) -> ir.BooleanValue:
@@ -393,8 +394,8 @@ def _is_known(column: ir.Column, labels: ir.Column) -> ir.BooleanValue:
 def _whole_numbers(column: ir.Column, dialect: Dialect) -> ir.IntegerValue:
     """The whole numbers that a column holds or says in text, null for anything else; those beyond ±2^53 as these."""
     if column.type().is_string():
-        column = dialect.part(column, dialect.pattern(_WHOLE_TEXT))
-    numbers = dialect.real(column)
+        column = dialect.extract(column, dialect.pattern(_WHOLE_TEXT))
+    numbers = dialect.floats(column)
     near = _clamp(numbers, -(2.0**53), 2.0**53)  # so that no cast fails
     return ibis.ifelse(numbers.notnull() & ~numbers.isnan() & (near.floor() == near), near, None).cast("int64")
 
@@ -407,8 +408,8 @@ def _amount(column: ir.Column, bound: int, dialect: Dialect) -> ir.IntegerValue:
         return ibis.ifelse(column, 1, 0).cast("int64")
     if kind.is_integer():
         return _clamp(ibis.coalesce(column, 0), 0, bound).cast("int64")
-    numbers = dialect.part(column, dialect.pattern(NUMBER)) if kind.is_string() else column
-    numbers = ibis.coalesce(dialect.real(numbers), 0.0)
+    numbers = dialect.extract(column, dialect.pattern(NUMBER)) if kind.is_string() else column
+    numbers = ibis.coalesce(dialect.floats(numbers), 0.0)
     finite = numbers.between(-sys.float_info.max, sys.float_info.max)  # as NaN is above all numbers
     near = _clamp(ibis.ifelse(finite, numbers, 0.0), 0.0, float(bound))
     return (near.floor() + ibis.ifelse(near - near.floor() >= 0.5, 1.0, 0.0)).cast("int64")
@@ -481,8 +482,8 @@ def _walked(pairs: ir.Table, columns: Sequence[str], groups: list[str], gap: int
     names = {"gap": gap, "columns": ", ".join(columns), "groups": ", ".join(groups), "own": "step", "later": "walks"}
     if "events" in columns:  # a step is then in one row
         names |= {"own": "step, events", "later": f"walks JOIN near USING ({names['groups']}, step)"}
-    query = dialect.walk.format(**names)
-    return queried(pairs, "opendp_timeseries_steps", query, pairs.select(columns).schema())
+    query = dialect.walk_query.format(**names)
+    return sql_view(pairs, "opendp_timeseries_steps", query, pairs.select(columns).schema())
 
 
 def _keys(backend: BaseBackend, keys: Sequence[Key], kind: dt.DataType, dialect: Dialect) -> ir.Table:
@@ -674,23 +675,23 @@ _DIALECTS: Final = {
     "duckdb": Dialect(
         ticks=_duckdb_ticks,
         quotient=function("divide", 2),
-        whole_text=function("encode", 1, "binary"),
-        hashed=_duckdb_hash,
-        wide="CAST({} AS HUGEINT)".format,
-        over="{} // {}".format,
-        weights=_DUCKDB_WEIGHTS,
-        walk=_DUCKDB_WALK,
+        text_bytes=function("encode", 1, "binary"),
+        pair_hash=_duckdb_hash,
+        decimal="CAST({} AS HUGEINT)".format,
+        decimal_quotient="{} // {}".format,
+        weights_query=_DUCKDB_WEIGHTS,
+        walk_query=_DUCKDB_WALK,
         obstacles=_duckdb_obstacles,
     ),
     "pyspark": Dialect(
         ticks=_spark_ticks,
         quotient=function("div", 2),
-        whole_text=lambda text: text.cast("binary"),
-        hashed=function("xxhash64", 4),
-        wide="CAST({} AS DECIMAL(38, 0))".format,
-        over="{} DIV {}".format,
-        weights=_SPARK_WEIGHTS,
-        walk=_SPARK_WALK,
+        text_bytes=lambda text: text.cast("binary"),
+        pair_hash=function("xxhash64", 4),
+        decimal="CAST({} AS DECIMAL(38, 0))".format,
+        decimal_quotient="{} DIV {}".format,
+        weights_query=_SPARK_WEIGHTS,
+        walk_query=_SPARK_WALK,
         obstacles=_spark_obstacles,
     ),
     "postgres": POSTGRES,

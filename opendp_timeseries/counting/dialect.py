@@ -22,7 +22,7 @@ class Ticks(NamedTuple):
     aware: bool  # whether they are instants in UTC, rather than on a clock that the table does not name
 
 
-def same(table: ir.Table, *names: object) -> ir.Table:
+def identity(table: ir.Table, *names: object) -> ir.Table:
     """Return a table as it is."""
     return table
 
@@ -37,38 +37,38 @@ class Dialect(NamedTuple):
 
     #: Reads a column of times of a table, by its name.
     ticks: Callable[[ir.Table, str], Ticks]
-    #: Divides whole numbers from 0 on, exactly; Ibis's own quotient passes through floating point.
+    #: Divides whole numbers from 0 on, exactly. Ibis's own quotient passes through floating point.
     quotient: Callable[[ir.IntegerValue, int], ir.IntegerValue]
-    #: Turns a text into its bytes, as a collation could take two names for one.
-    whole_text: Callable[[ir.StringValue], ir.BinaryValue]
-    #: Hashes two halves of the key, an identifier and a step.
-    hashed: Callable[[int, int, ir.Column, ir.IntegerColumn], ir.Value]
+    #: Encodes a text: a collation could take two names for one, but not their bytes.
+    text_bytes: Callable[[ir.StringValue], ir.BinaryValue]
+    #: Hashes a pair of an identifier and a step, with two halves of the key.
+    pair_hash: Callable[[int, int, ir.Column, ir.IntegerColumn], ir.Value]
     #: Writes, in SQL, a number or an expression as a whole number of 38 digits.
-    wide: Callable[[object], str]
+    decimal: Callable[[object], str]
     #: Writes, in SQL, the whole quotient of two of these.
-    over: Callable[[str, str], str]
-    #: Is a query in SQL that puts beside each pair what depends on the size of its individual, the sum of its events.
+    decimal_quotient: Callable[[str, str], str]
+    #: A query in SQL that puts beside each pair what depends on the size of its individual, the sum of its events.
     #: It is formatted with ``{names}``, the columns that tell individuals apart; ``{events}``, what is added up;
     #: ``{numbers}``, what is worked out of ``size``, and ``{columns}``, its names; and ``{own}``, columns of a pair.
-    weights: str
-    #: Is a query in SQL that chooses steps a gap apart, of those that start a run or are late in one. It is formatted
+    weights_query: str
+    #: A query in SQL that chooses steps a gap apart, of those that start a run or are late in one. It is formatted
     #: with ``{gap}``; ``{groups}``, the columns within which steps are compared; ``{columns}``, those of the answer;
     #: ``{own}``, those of a step alone; and ``{later}``, the table of the late steps that are chosen.
-    walk: str
+    walk_query: str
     #: Lists what of a connection would change the query, or refuse it.
     obstacles: Callable[[BaseBackend], list[str]]
     #: Gives some columns the types that they have in the backend.
-    typed: Callable[[ir.Table, Sequence[str]], ir.Table] = same
+    cast_columns: Callable[[ir.Table, Sequence[str]], ir.Table] = identity
     #: Reads numbers in floating point, null where there is none. NaN and infinities stay what they are.
-    real: Callable[[ir.Column], ir.FloatingValue] = lambda column: column.try_cast("float64")
+    floats: Callable[[ir.Column], ir.FloatingValue] = lambda column: column.try_cast("float64")
     #: Translates a regular expression, whose end is ``\z``.
     pattern: Callable[[str], str] = str
     #: Returns the first part in parentheses of what a pattern matches.
-    part: Callable[[ir.StringValue, str], ir.StringValue] = lambda text, pattern: text.re_extract(pattern, 1)
+    extract: Callable[[ir.StringValue, str], ir.StringValue] = lambda text, pattern: text.re_extract(pattern, 1)
     #: Makes a table of a few rows.
     rows: Callable[[BaseBackend, Mapping[str, Sequence[object]], Schema], ir.Table] = memtable
     #: Has the columns of rows worked out once, however often they are named.
-    once: Callable[[ir.Table], ir.Table] = same
+    materialise: Callable[[ir.Table], ir.Table] = identity
     #: Opens the session in which a query runs.
     session: Callable[[BaseBackend], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
 
@@ -84,6 +84,6 @@ def function(name: str, arguments: int, returns: str = "int64") -> Callable[...,
     return call
 
 
-def queried(table: ir.Table, name: str, query: str, schema: ibis.Schema) -> ir.Table:
+def sql_view(table: ir.Table, name: str, query: str, schema: ibis.Schema) -> ir.Table:
     """Return what a query in text finds in a table, which has this name within it."""
     return ops.SQLStringView(table.alias(name).op(), query, schema).to_expr()

@@ -16,7 +16,7 @@ import ibis.expr.types as ir
 from ibis.backends import BaseBackend
 
 from opendp_timeseries._refusal import TypeRefusal
-from opendp_timeseries.counting.dialect import Dialect, Schema, Ticks, function, queried
+from opendp_timeseries.counting.dialect import Dialect, Schema, Ticks, function, sql_view
 
 if TYPE_CHECKING:
     import psycopg
@@ -118,7 +118,7 @@ _REPLACEMENTS: Final = """
     AND types <@ ARRAY(SELECT oid FROM known) ORDER BY kind ASC, nspname::text ASC, name::text ASC"""
 
 
-def typed(table: ir.Table, names: Sequence[str]) -> ir.Table:
+def cast_columns(table: ir.Table, names: Sequence[str]) -> ir.Table:
     """Return some columns of a table, of the types that the server states, and without reading rows.
 
     Text is compared byte by byte from here on, a number without scale has no zeros at its end, and no domain has
@@ -156,7 +156,7 @@ def _quoted(names: Sequence[str]) -> dict[str, str]:
 
 def _selected(table: ir.Table, columns: Sequence[str], schema: Schema) -> ir.Table:
     query = f"SELECT {', '.join(columns)} FROM opendp_timeseries_log"
-    return queried(table.select(list(schema)), "opendp_timeseries_log", query, ibis.schema(schema))
+    return sql_view(table.select(list(schema)), "opendp_timeseries_log", query, ibis.schema(schema))
 
 
 def _stated(table: ir.Table, names: Sequence[str]) -> dict[str, tuple[str, int | None]]:
@@ -185,22 +185,22 @@ def _ticks(table: ir.Table, name: str) -> Ticks:
     return Ticks(micros, "us", aware=column.type().is_timestamp() and column.type().timezone is not None)
 
 
-def _once(rows: ir.Table) -> ir.Table:
+def _materialise(rows: ir.Table) -> ir.Table:
     """Return rows as they are: what stands before an offset is not merged with what stands after it."""
-    return queried(rows, "opendp_timeseries_rows", "SELECT * FROM opendp_timeseries_rows OFFSET 0", rows.schema())
+    return sql_view(rows, "opendp_timeseries_rows", "SELECT * FROM opendp_timeseries_rows OFFSET 0", rows.schema())
 
 
 def _bytes(text: ir.StringValue) -> ir.BinaryValue:
     return _TEXT_BYTES(text, _ENCODING())
 
 
-def _hashed(first: int, second: int, who: ir.Column, step: ir.IntegerColumn) -> ir.BinaryValue:
+def _pair_hash(first: int, second: int, who: ir.Column, step: ir.IntegerColumn) -> ir.BinaryValue:
     words = [_INTEGER_BYTES(word) for word in (first, second, step)]
     who = _bytes(who) if who.type().is_string() else who
     return _SHA256(_JOINED(_JOINED(_JOINED(words[0], words[1]), words[2]), who))
 
 
-def _real(column: ir.Column) -> ir.FloatingValue:
+def _floats(column: ir.Column) -> ir.FloatingValue:
     """A number that is nearest to what a column holds, or says as it should; casts fail of any that have none."""
     if column.type().is_floating():
         return column.cast("float64")
@@ -279,18 +279,18 @@ _WALK: Final = """
 DIALECT: Final = Dialect(
     ticks=_ticks,
     quotient=function("int8div", 2),
-    whole_text=_bytes,
-    hashed=_hashed,
-    wide="CAST({} AS numeric)".format,
-    over="div({}, {})".format,
-    weights=_WEIGHTS,
-    walk=_WALK,
+    text_bytes=_bytes,
+    pair_hash=_pair_hash,
+    decimal="CAST({} AS numeric)".format,
+    decimal_quotient="div({}, {})".format,
+    weights_query=_WEIGHTS,
+    walk_query=_WALK,
     obstacles=obstacles,
-    typed=typed,
-    real=_real,
+    cast_columns=cast_columns,
+    floats=_floats,
     pattern=lambda pattern: pattern.replace(r"\z", r"\Z"),
-    part=function("substring", 2, "string"),  # as Ibis 11 forgets parentheses
+    extract=function("substring", 2, "string"),  # as Ibis 11 forgets parentheses
     rows=_rows,
-    once=_once,
+    materialise=_materialise,
     session=session,
 )

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
 
-_FEW: Final = 2**12
+_MIN_SIZE: Final = 2**12
 #: As many as stay in a processor's cache while they are put in order, and while they are dealt out to parts.
 _PART: Final = 2**17
 _BLOCK: Final = 2**20
-_UNEVEN: Final = 8
+_UNEVEN_FACTOR: Final = 8
 _DIGIT_BITS: Final = 14
 
 
@@ -27,7 +27,7 @@ def sort(integers: NDArray[np.integer]) -> None:
     >>> integers
     array([-1,  2,  3])
     """
-    if integers.size < _FEW:
+    if integers.size < _MIN_SIZE:
         integers.sort()
         return
     least, words = integers.min().view(np.uint64), integers.view(np.uint64)
@@ -36,17 +36,17 @@ def sort(integers: NDArray[np.integer]) -> None:
     top = min((integers.size // _PART).bit_length(), bits)
     low_bits = bits - top
     # By the highest bits first, one block at a time.
-    dealt = [_by_digit(words[k : k + _BLOCK], low_bits, top) for k in range(0, words.size, _BLOCK)]
-    done = 0
+    blocks = [_by_digit(words[k : k + _BLOCK], low_bits, top) for k in range(0, words.size, _BLOCK)]
+    start = 0
     for part in range(2**top):
-        some = np.concatenate([block[ends[part] : ends[part + 1]] for block, ends in dealt])
-        if some.size > _UNEVEN * _PART:  # most of all, where a few are far away: by digits, it takes much memory
-            some.sort()
+        piece = np.concatenate([block[ends[part] : ends[part + 1]] for block, ends in blocks])
+        if piece.size > _UNEVEN_FACTOR * _PART:  # where a few words are far away: by digits, it takes much memory
+            piece.sort()
         else:
             for shift in range(0, low_bits, _DIGIT_BITS):
-                some, _ = _by_digit(some, shift, min(_DIGIT_BITS, low_bits - shift))
-        np.add(some, least, out=words[done : done + some.size])
-        done += some.size
+                piece, _ = _by_digit(piece, shift, min(_DIGIT_BITS, low_bits - shift))
+        np.add(piece, least, out=words[start : start + piece.size])
+        start += piece.size
 
 
 def sort_along(integers: NDArray[np.int64], values: NDArray[np.int64], bits: int) -> None:

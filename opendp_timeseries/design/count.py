@@ -37,7 +37,7 @@ class Count:
     per: TimeGrid | None = None
 
     def __post_init__(self) -> None:
-        self.weighting.check(self.reading)
+        self.weighting.check_reading(self.reading)
         if self.reading.is_once:
             self._check_once()
         if self.per is not None:

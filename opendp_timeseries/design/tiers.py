@@ -33,8 +33,8 @@ from opendp_timeseries.grid import TimeGrid
 _MOST: Final = 16
 #: A typical value is such that the last tier is at most 2**27 steps of it: weights there are well above 2**-16.
 _FAR: Final = 27
-#: A day, also where the clock changes.
-_DAY: Final = np.timedelta64(20, "h")
+#: Steps of this length or more are days, also where the clock changes.
+_SHORTEST_DAY: Final = np.timedelta64(20, "h")
 
 
 class Table(NamedTuple):
@@ -111,7 +111,7 @@ class Tiers:
         unit = f"{place}s" if step_cap == self.typical else f"{place}s of {self.typical}"
         return *(f"up to {end} {unit}" for end in self.ends), f"any number of {unit}"
 
-    def check(self, reading: Reading) -> None:
+    def check_reading(self, reading: Reading) -> None:
         """Refuse a reading in which nobody can be in so many steps as a tier says, or in too many for their weights."""
         for name, minimum in (("typical", 1), ("total_bound", reading.step_cap)):
             value, bound = getattr(self, name), reading.step_cap
@@ -193,7 +193,7 @@ class Tiers:
 @lru_cache(maxsize=32)
 def is_of_days(grid: TimeGrid) -> bool:
     """Return whether each step of a grid is a day or longer, in which people can be at several places in turn."""
-    return not grid.is_integer and bool(np.diff(grid.edges()).min() >= _DAY)
+    return not grid.is_integer and bool(np.diff(grid.edges()).min() >= _SHORTEST_DAY)
 
 
 @lru_cache(maxsize=32)

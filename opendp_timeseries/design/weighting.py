@@ -25,13 +25,14 @@ class _Capped:
 
     cap: int
 
+    #: Number of noisy series that a release holds.
     series: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         remedy = "the most steps that one individual may enter"
         object.__setattr__(self, "cap", check.integer("participation_cap", self.cap, minimum=1, remedy=remedy))
 
-    def check(self, reading: Reading) -> None:
+    def check_reading(self, reading: Reading) -> None:
         """Refuse a reading of groups, which are weighed without a cap."""
         if reading.grouping is not None:
             raise Refusal(
@@ -49,8 +50,10 @@ class _Capped:
 class Drop(_Capped):
     """A cap on steps: of an individual in more steps, a random ``cap`` of them count in full, the others not at all."""
 
+    #: Its name in files.
     tag: ClassVar[str] = "drop"
     norm: ClassVar[None] = None
+    #: Binary places of its weights, none where all are whole.
     resolution_bits: ClassVar[int] = 0
 
     def is_drawn(self, reading: Reading) -> bool:
@@ -76,8 +79,8 @@ class Downweight(_Capped):
 
     This is also called clipping: of each individual's vector of counts, as a whole.
 
-    :param norm: ``"l2"``, whose norm is brought down to ``M√I``; or ``"l1"``, down to ``M·I``, for the Laplace
-        mechanism and for totals over time.
+    :param norm: ``"l2"``, whose norm is brought down to ``M√I``, of the step cap ``M`` and the cap ``I``; or ``"l1"``,
+        down to ``M·I``, for the Laplace mechanism and for totals over time.
     """
 
     norm: str = "l2"
@@ -118,18 +121,18 @@ class Downweight(_Capped):
 #: All ways of weighting. A closed union: mypy finds whoever calls what one of them lacks.
 Weighting = Drop | Downweight | Tiers
 
-#: What becomes of an individual in more steps than the cap.
-EXCESS: Final = ("downweight", "drop")
+#: What may become of an individual in more steps than the cap.
+EXCESS_CHOICES: Final = ("downweight", "drop")
 
 
-def capped(cap: int, *, excess: str, norm: str | None = None) -> Drop | Downweight:
+def limit_steps(cap: int, *, excess: str, norm: str | None = None) -> Drop | Downweight:
     """Return the weighting with a cap.
 
     :param excess: ``"downweight"`` or ``"drop"``.
     :param norm: of those weighed down; ``"l2"`` if left out.
     :raises TypeError, ValueError: for anything else, or a norm where steps are dropped.
     """
-    if check.choice("excess", excess, EXCESS) == "downweight":
+    if check.choice("excess", excess, EXCESS_CHOICES) == "downweight":
         return Downweight(cap, "l2" if norm is None else norm)
     if norm is not None:
         raise Refusal("norm", norm, "is for `excess='downweight'`", "leave it out where steps are dropped")

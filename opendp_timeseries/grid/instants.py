@@ -14,6 +14,7 @@ from opendp_timeseries.grid.text_times import read_text_times
 
 Instant = str | dt.date | np.datetime64  # a datetime is a date
 
+ONE_DAY: Final = np.timedelta64(1, "D")
 #: Every unit of datetime64 with a fixed length, in attoseconds, the finest unit.
 UNITS: Final[dict[str, int]] = {"W": 7 * DAY * 10**9, "D": DAY * 10**9, "h": 3600 * 10**18, "m": 60 * 10**18} | {
     unit: 10**digits for unit, digits in [("s", 18), ("ms", 15), ("us", 12), ("ns", 9), ("ps", 6), ("fs", 3), ("as", 0)]

@@ -23,7 +23,7 @@ from opendp_timeseries.accounting.budget import Budget, large_delta
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.loss import View
 from opendp_timeseries.accounting.sampling import Sampling
-from opendp_timeseries.counting.progress import report
+from opendp_timeseries.counting import progress
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.grouping import Grouping, grouping_of
@@ -32,7 +32,7 @@ from opendp_timeseries.design.reading import Keys, Reading, Source, bound_in_a_s
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.tiers import Tiers, tiers_for
 from opendp_timeseries.design.unit import Unit
-from opendp_timeseries.design.weighting import capped
+from opendp_timeseries.design.weighting import limit_steps
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.planning.errors import error_at_tiers, expected_error
 from opendp_timeseries.planning.participation import Participation, participation_of, remaining_fraction
@@ -83,8 +83,8 @@ class Candidate:
         return math.hypot(self.noise, self.bias)
 
     @property
-    def pair(self) -> tuple[int, int]:
-        """Cap and gap."""
+    def limits(self) -> tuple[int, int]:
+        """Cap and gap; a cap of 0 for none."""
         return self.participation_cap or 0, self.gap
 
     def to_dict(self) -> dict[str, object]:
@@ -331,12 +331,12 @@ class Plan:
         return list(columns), rows, [candidate is best for candidate in candidates]
 
     def _candidates_to_show(self) -> list[Candidate]:
-        """Return those with the best cap and gap, those with the best filter of every other pair, and mechanisms."""
-        best = self.recommended.pair if self.gaps_included else _best_pair(self.candidates)
+        """Return those with the best cap and gap, the best filter of every other cap and gap, and mechanisms."""
+        best = self.recommended.limits if self.gaps_included else _best_limits(self.candidates)
         candidates: list[Candidate] = []
-        for pair, group in itertools.groupby(self.candidates, key=lambda candidate: candidate.pair):
-            of_pair = list(group)
-            candidates += of_pair if pair == best else [_recommended(of_pair)]
+        for limits, group in itertools.groupby(self.candidates, key=lambda candidate: candidate.limits):
+            of_limits = list(group)
+            candidates += of_limits if limits == best else [_recommended(of_limits)]
         return [*candidates, *self.mechanisms]
 
     def __repr__(self) -> str:
@@ -391,10 +391,10 @@ def _outermost_groups(grouping: Grouping) -> list[str]:
     return [name for name, depth in zip(groups.names, groups.depths, strict=True) if depth == 0]
 
 
-def _best_pair(candidates: Sequence[Candidate]) -> tuple[int, int]:
+def _best_limits(candidates: Sequence[Candidate]) -> tuple[int, int]:
     """Return cap and gap of the best candidate with a cap, of known loss if any is; of the best if none has a cap."""
     limited = [candidate for candidate in candidates if candidate.participation_cap] or candidates
-    return _recommended([candidate for candidate in limited if candidate.lost is not None] or limited).pair
+    return _recommended([candidate for candidate in limited if candidate.lost is not None] or limited).limits
 
 
 def _recommended(candidates: Sequence[Candidate]) -> Candidate:
@@ -429,7 +429,7 @@ class _Comparison:
     by_gap: Mapping[int, Participation]  # empty if unknown
     sampling: str
 
-    def calibrated(self, signal: Signal, sampling: Sampling) -> Design:
+    def calibrate_design(self, signal: Signal, sampling: Sampling) -> Design:
         """Return a design with the least noise within the budget."""
         design = Design(signal=signal, sampling=sampling, scale=1.0)
         return replace(design, scale=calibrate(design.law(self.individuals).at, self.budget))
@@ -437,7 +437,7 @@ class _Comparison:
     def private_series(self) -> Candidate:
         """Return the series without a cap."""
         count, by_gap = Count(self.reading, self.tiers), self.by_gap
-        design = self.calibrated(Signal(count), Sampling())
+        design = self.calibrate_design(Signal(count), Sampling())
         often = by_gap[1] if by_gap and by_gap[1].total > 0 else participation_of({}, self.reading.grid.size)
         error = error_at_tiers(self.signal, count, design.scale, often)
         return Candidate(
@@ -445,28 +445,28 @@ class _Comparison:
             excess="downweight", lost=0.0, design=design,
         )  # fmt: skip
 
-    def capped(self, pair: tuple[int, int], p: float, width: float) -> Candidate:
+    def candidate_with_cap(self, limits: tuple[int, int], p: float, width: float) -> Candidate:
         """Return the better way to treat people above a cap.
 
-        :param pair: the cap and the gap.
+        :param limits: the cap and the gap.
         :param p: the sampling probability.
         :param width: of the filter, 0 for none.
         """
-        if width and pair[1] == 1:
-            return self.with_excess("drop", pair, p, width)  # without a gap, a filter needs people in few steps
+        if width and limits[1] == 1:
+            return self.with_excess("drop", limits, p, width)  # without a gap, a filter needs people in few steps
         # Downweighting loses less, for the same noise; but where δ is near p, sampling needs people in few steps.
         options = ("downweight",) if p == 1 else ("downweight", "drop")
-        return min((self.with_excess(excess, pair, p, width) for excess in options), key=_smoothed)
+        return min((self.with_excess(excess, limits, p, width) for excess in options), key=_smoothed)
 
-    def with_excess(self, excess: str, pair: tuple[int, int], p: float, width: float) -> Candidate:
+    def with_excess(self, excess: str, limits: tuple[int, int], p: float, width: float) -> Candidate:
         """Return a capped count that treats people above the cap in one way."""
-        (cap, gap), size, by_gap = pair, self.reading.grid.size, self.by_gap
-        weighting = capped(cap, excess=excess)
+        (cap, gap), size, by_gap = limits, self.reading.grid.size, self.by_gap
+        weighting = limit_steps(cap, excess=excess)
         count = Count(replace(self.reading, gap=gap), weighting)
         bits = {"resolution_bits": count.resolution_bits} if count.resolution_bits else {}
         kernel = gaussian_kernel(size, width, **bits) if width else identity_kernel(size)
         sampling = Sampling.of(p, self.sampling) if p < 1 else Sampling()
-        design = self.calibrated(Signal(count, (kernel,) if width else ()), sampling)
+        design = self.calibrate_design(Signal(count, (kernel,) if width else ()), sampling)
         share, share_error = 1.0, 0.0  # of the counts that the caps leave, as if all where that is unknown
         if gap in by_gap:
             share, share_error = remaining_fraction(by_gap[1], by_gap[gap], weighting)
@@ -474,7 +474,8 @@ class _Comparison:
         error = expected_error(self.signal.scaled(share), kernel, sampling, design.scale)
         size_of_signal = math.sqrt((self.signal.mean or 0.0) ** 2 + self.signal.covariance[0])
         cap_error = math.hypot(1 - share, share_error) * size_of_signal
-        # The smoother's error is of the counts that the caps leave: of all of them, it is as much larger.
+        # The smoother knows y = share·x of the counts x, and errs by e, which does not correlate with its estimate: so
+        # E[ye] = E[e²], and E[(x − y + e)²] = (1 − share)² E[x²] + 2 (1/share − 1) E[ye] + E[e²].
         smoother_variance = error.smoothed**2 * (2 - share) / share
         return Candidate(
             name=sampling.words(),
@@ -492,23 +493,23 @@ class _Comparison:
         )
 
     def candidates(
-        self, pairs: Sequence[tuple[int, int]], probabilities: Sequence[float], widths: Sequence[float]
+        self, limits: Sequence[tuple[int, int]], probabilities: Sequence[float], widths: Sequence[float]
     ) -> list[Candidate]:
         """Compare caps, gaps and filters at the largest sampling probability; the others at the best cap and gap."""
-        largest, number = max(probabilities), len(widths) * (len(pairs) + len(probabilities) - 1)
-        by_pair: dict[tuple[int, int], list[Candidate]] = {pair: [] for pair in pairs}
-        for done, (pair, width) in enumerate(itertools.product(pairs, widths)):
-            report(done, number)
-            by_pair[pair].append(self.capped(pair, largest, width))
-        if by_pair:
-            best, done = _best_pair(list(itertools.chain(*by_pair.values()))), len(pairs) * len(widths)
-            references, by_pair[best] = by_pair[best], []
+        largest, number = max(probabilities), len(widths) * (len(limits) + len(probabilities) - 1)
+        by_limits: dict[tuple[int, int], list[Candidate]] = {cap_and_gap: [] for cap_and_gap in limits}
+        for done, (cap_and_gap, width) in enumerate(itertools.product(limits, widths)):
+            progress.report(done, number)
+            by_limits[cap_and_gap].append(self.candidate_with_cap(cap_and_gap, largest, width))
+        if by_limits:
+            best, done = _best_limits(list(itertools.chain(*by_limits.values()))), len(limits) * len(widths)
+            references, by_limits[best] = by_limits[best], []
             for reference, p in itertools.product(references, probabilities):
                 if p != largest:
-                    report(done, number)
+                    progress.report(done, number)
                     done += 1
-                by_pair[best].append(reference if p == largest else self.capped(best, p, reference.std))
-        return [*itertools.chain(*by_pair.values()), self.private_series()]
+                by_limits[best].append(reference if p == largest else self.candidate_with_cap(best, p, reference.std))
+        return [*itertools.chain(*by_limits.values()), self.private_series()]
 
 
 def plan(
@@ -627,7 +628,7 @@ def plan(
     unit, grouping = Unit(replaced=bool(replaced)), grouping_of(groups, panel, shares)
     reading = Reading(source=source, grid=grid, unit=unit, step_cap=step_limit, panel=panel, grouping=grouping)
     tiers = tiers_for(reading, typical=typical, total_bound=total_bound)
-    tiers.check(reading)
+    tiers.check_reading(reading)
     by_gap, has_level = _by_gap(participation, reading)
     if has_level and level is None and proxy is None and step_limit == 1:
         level = by_gap[1].total / grid.size / (1 if panel is None else len(panel)) or None

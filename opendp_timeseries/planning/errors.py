@@ -27,7 +27,7 @@ from opendp_timeseries.smoothing.levels import Prior, panel
 from opendp_timeseries.smoothing.levels import level as level_of
 
 #: The share of the variance of a key's departures that is assumed common to all keys, like the weather's effect.
-_COMMON: Final = 0.5
+_COMMON_SHARE: Final = 0.5
 #: Kept sets are drawn with this public seed, so that a plan is reproducible.
 _SEED: Final = 20220323
 _DRAWS: Final = 8
@@ -174,11 +174,11 @@ class _Activity(NamedTuple):
         """
         weights, shares = self.weights / scale, self._shares
         # Counts are a rate plus Poisson variation around it, which carries the weights of the people who come.
-        shape, both = shares @ weights, poisson * shares @ weights
+        shape, poisson_part = shares @ weights, poisson * shares @ weights
         covariance = (
             rate[:, None, None] * np.outer(shape, shape) + (weights.T * poisson * shares) @ weights + np.eye(len(shape))
         )
-        with_signal = rate[:, None] * shape + both
+        with_signal = rate[:, None] * shape + poisson_part
         unresolved = (
             rate + poisson - np.sum(with_signal * np.linalg.solve(covariance, with_signal[:, :, None])[:, :, 0], axis=1)
         )
@@ -205,16 +205,17 @@ def _error_at_places(
     noise = hierarchy.upward(noise)
     key_counts = hierarchy.sums(np.append(np.ones(len(keys)), np.zeros(hierarchy.size - len(keys))))
     departures, mean, poisson = signal.departures(), math.sqrt(signal.level), signal.poisson
+    own_share = 1 - _COMMON_SHARE
 
     def departure_square(key_count: float, of_all: float, error: float) -> float:
         """Return the mean squared error of the departure of ``key_count`` keys from their share of ``of_all`` keys."""
         return activity.square(
-            (1 - _COMMON) * key_count * (1 - key_count / of_all) * departures, key_count * poisson, error, size, over
+            own_share * key_count * (1 - key_count / of_all) * departures, key_count * poisson, error, size, over
         )
 
     squares, root = np.zeros(hierarchy.size), hierarchy.root
     key_count, error = float(key_counts[root]), float(noise[root])
-    rate = key_count**2 * (signal.lines + _COMMON * departures) + key_count * (1 - _COMMON) * departures
+    rate = key_count**2 * (signal.lines + _COMMON_SHARE * departures) + key_count * own_share * departures
     level = over**2 * activity.level_square(key_count * mean, error, size)
     squares[root] = activity.square(rate, key_count * poisson, error, size, over) + level
     for row, parts in reversed(hierarchy.branches):
@@ -263,14 +264,14 @@ def interpolation_squares(covariances: Covariances, kept_steps: NDArray[np.int64
     gap = after - before
     far = np.where(gap > 0, (every - before) / np.maximum(gap, 1), 0.0)
     near = 1 - far
-    missed = (
+    squares = (
         covariances.signal
         - 2 * near * covariances.cross[every - before]
         - 2 * far * covariances.cross[after - every]
         + (near**2 + far**2) * covariances.filtered[0]
         + 2 * near * far * covariances.filtered[gap]
     )
-    return float(np.mean(missed)), float(np.mean(near**2 + far**2))
+    return float(np.mean(squares)), float(np.mean(near**2 + far**2))
 
 
 def smoothing_square_of_every_step(signal: SignalModel, kernel: Kernel, scale: float, over: int = 1) -> float:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
-from opendp_timeseries.design.weighting import Downweight, Drop, capped
+from opendp_timeseries.design.weighting import Downweight, Drop, limit_steps
 from opendp_timeseries.planning.denoise import denoise
 
 Array = NDArray[np.float64]
@@ -195,7 +195,7 @@ class Participation:
             ``√(n·cap)`` steps; ``"drop"``, as ``cap``.
         :param norm: ``"l1"`` for people weighed down in ℓ1, who count as ``cap`` steps.
         """
-        total, steps = self.total, self._steps(capped(cap, excess=excess, norm=norm))[0]
+        total, steps = self.total, self._steps(limit_steps(cap, excess=excess, norm=norm))[0]
         return 1 - float(self.individuals @ steps) / total if total > 0 else 0.0
 
     def level_correction(self, cap: int, *, excess: str = "downweight", norm: str | None = None) -> LevelCorrection:
@@ -207,7 +207,7 @@ class Participation:
 
         :param excess: as of :meth:`fraction_lost`, and so ``norm``.
         """
-        return self._correction(capped(cap, excess=excess, norm=norm))
+        return self._correction(limit_steps(cap, excess=excess, norm=norm))
 
     def _correction(self, weighting: Drop | Downweight) -> LevelCorrection:
         (steps, spread), (remaining_steps, remaining_spread) = self._steps(None), self._steps(weighting)

@@ -181,10 +181,10 @@ _INVOCATIONS: Final = {
 
 
 def invocations() -> list[object]:
-    """Return the measurements within whose invocations this is called, from the inside out; None for what is no such.
+    """Return the measurements within whose invocations this is called, innermost first; None for any other call.
 
     A function in a measurement cannot see of which chain it became a part, but it runs within OpenDP's call, whose
-    arguments say it. Of what is not found there nothing is known.
+    arguments name it.
     """
     measurements: list[object] = []
     frame = inspect.currentframe()

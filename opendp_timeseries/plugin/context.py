@@ -94,7 +94,7 @@ def split_budget(loss: Loss, parts: Sequence[float], portion: Fraction = _KEPT_B
 
     :param loss: ρ or ε, or a pair (ρ, δ) or (ε, δ).
     :param parts: the weights of the shares, relative to their sum.
-    :param portion: of the whole, which shares have together if there are several: the rest is left for rounding.
+    :param portion: fraction of the whole that several shares have together: the rest is left for rounding.
 
     >>> [round(rho, 6) for rho, delta in split_budget((0.1, 1e-6), [0.1, 0.2, 0.7])]
     [0.01, 0.02, 0.07]
@@ -198,7 +198,7 @@ def compositor(
     with contextlib.suppress(ValueError):  # no bound on the whole log: no count of this package fits
         people = individuals_of(d_in)
         context.distance = people if isinstance(people, int) and people >= 1 else 1
-    context.budget = account.parent
+    context.guarantee = account.parent
     if parts is None or len(parts) > 1:
         context.parent = account.parent
     return context
@@ -267,8 +267,8 @@ class Context(dp.Context):
 
     #: What its releases are a part of; None if there is one share, or the budget is of ε alone, or infinite.
     parent: Parent | None = None
-    #: What all that it releases guarantees, in nested Contexts too.
-    budget: Parent | None = None
+    #: What all that it releases, in nested Contexts too, guarantees.
+    guarantee: Parent | None = None
     #: For how many individuals that is, or other units of privacy.
     distance: int = 1
     #: Whether its releases are numbered: not where it is nested in another one.
@@ -490,7 +490,7 @@ class Query(OpenQuery):
         :param split_by_weights: weights of unequal shares.
         :param d_out: what it may lose; this query's share if left out.
         :param output_measure: in which the nested Context accounts, if not in that of this query, as in OpenDP.
-        :param alpha: share of δ that a budget in (ρ, δ) has as its δ, if that of this query is in (ε, δ).
+        :param alpha: fraction of this query's δ that is the δ of a budget in (ρ, δ), if the query's own is in (ε, δ).
         :raises ValueError: if this query has no share, or a stage lacks a parameter.
         """
         chain = self.chain
@@ -517,11 +517,11 @@ class Query(OpenQuery):
 
         def open_context(queryable: dp.Queryable) -> Context:
             context = Context(accountant, queryable, d_in, account.shares, share, (domain, metric))
-            context.parent = context.budget = account.parent
+            context.parent = context.guarantee = account.parent
             if isinstance(outer, Context):
                 context.distance = outer.distance
-                if outer.budget is not None:
-                    context.parent = context.budget = replace(outer.budget, parts=None)
+                if outer.guarantee is not None:
+                    context.parent = context.guarantee = replace(outer.guarantee, parts=None)
                     context.numbered = False
             if influence_space(metric) is not None:
                 context.invocation = secrets.token_hex(16)

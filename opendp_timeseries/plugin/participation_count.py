@@ -15,7 +15,7 @@ from opendp_timeseries.design.grouping import grouping_of
 from opendp_timeseries.design.reading import Keys, Reading, bound_in_a_step
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.tiers import Tiers, tiers_for
-from opendp_timeseries.design.weighting import Drop, Weighting, capped
+from opendp_timeseries.design.weighting import Drop, Weighting, limit_steps
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
 from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import signal_domain, then
@@ -193,7 +193,7 @@ def _weighting(
         if tiers is not None:
             raise Refusal("tiers", tiers, "must be left out with a `participation_cap`")
         excess = "downweight" if options["excess"] is None else options["excess"]
-        return capped(cap, excess=excess, norm=options["norm"])
+        return limit_steps(cap, excess=excess, norm=options["norm"])
     for name, value in options.items():
         if value is not None:
             raise Refusal(name, value, "requires a `participation_cap`, from what is plausible")

@@ -130,7 +130,7 @@ class _TopOfCounts:
         mean, variance, joint = posterior.mean, posterior.variance, posterior.joint
         if self._counts:
             mean, variance, passed = counts_of(data, posterior)
-            joint = errors.scaled(joint, passed) + errors.diagonal(variance - passed**2 * posterior.variance)
+            joint = errors.rescale(joint, passed) + errors.diagonal(variance - passed**2 * posterior.variance)
         level = np.maximum(posterior.mean[: len(steps)].mean(keepdims=True), 0.0)
         covariance = self._dispersion * level[:, None]
         events = np.array(posterior.events.steps(steps, mean), dtype=np.intp)

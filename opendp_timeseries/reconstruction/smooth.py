@@ -375,7 +375,7 @@ def _structural(release: Release, *, spec: _Specification, filtered: bool, noise
         values,
         release=release,
         standard_error=np.sqrt(variance),
-        covariance=errors.scaled(posterior.joint, passed) + errors.diagonal(variance - passed**2 * posterior.variance),
+        covariance=errors.rescale(posterior.joint, passed) + errors.diagonal(variance - passed**2 * posterior.variance),
         error_covers=spec.band,
         unfiltered=unfiltered,
         events=posterior.events.steps(data.steps, values),
@@ -405,7 +405,7 @@ def _levels_of_keys(last: Release, *, run: Run) -> Series:
         values,
         release=last,
         standard_error=np.sqrt(variances + shared * variances**2),
-        covariance=errors.diagonal(variances) + errors.common(variances, shared),
+        covariance=errors.diagonal(variances) + errors.common_error(variances, shared),
         error_covers="counts",
         sources=(behind,),
         model="a level for each key, of all keys and tiers of activity jointly",
@@ -440,9 +440,10 @@ def _separate_series(run: Run, count: Count, spec: _Specification, progress: boo
         # As levels add up to that of all, their errors go together.
         loadings = [size * by_level for size, (_, by_level) in zip(levels.variances, fits, strict=True)]
         covariances = [
-            part.covariance + errors.common(row, -levels.shared) for part, row in zip(parts, loadings, strict=True)
+            part.covariance + errors.common_error(row, -levels.shared)
+            for part, row in zip(parts, loadings, strict=True)
         ]
-        joint = errors.independent(covariances) + errors.common(np.concatenate(loadings), levels.shared)
+        joint = errors.independent(covariances) + errors.common_error(np.concatenate(loadings), levels.shared)
     return panel_of(last, parts, sources=run.releases, covariance=joint)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.design.count import Count
-from opendp_timeseries.grid import PERIODS, TimeGrid
+from opendp_timeseries.grid import ONE_DAY, PERIODS, TimeGrid
 from opendp_timeseries.release.documents import is_at_once, joint_guarantee
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.results.digits import grouped
@@ -22,7 +22,6 @@ from opendp_timeseries.smoothing.local_events import CLOSED, least_seen
 #: What an error must cover for a band to be drawn between kept steps.
 BANDED: Final = ("rate", "counts")
 _LEVELLED: Final = ", at the level of a total"
-_DAY: Final = np.timedelta64(24, "h")
 _NUMBERS: Final = {2: "two", 3: "three", 4: "four"}
 
 
@@ -222,7 +221,7 @@ def closure_in_words(count: Count, noise: float) -> str:
     :param noise: as of events.
     """
     grid, reading = count.grid, count.reading
-    steps = 1 if grid.is_integer else max(round(_DAY / np.diff(grid.edges()).min()), 1)
+    steps = 1 if grid.is_integer else max(round(ONE_DAY / np.diff(grid.edges()).min()), 1)
     usual, time = grouped(math.ceil(CLOSED * noise * math.sqrt(steps))), "day" if steps > 1 else "step"
     much = (
         f"there is usually about {usual} of {reading.log.value!r}" if reading.is_sum else f"about {usual} usually come"

@@ -6,13 +6,12 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.grid import ONE_DAY, TimeGrid
 from opendp_timeseries.results.frames import AnySeries
 
 Array = NDArray[np.float64]
 
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_DAY: Final = np.timedelta64(1, "D")
 
 
 class Profile(NamedTuple):
@@ -31,7 +30,7 @@ def weekdays(local: NDArray[np.datetime64]) -> NDArray[np.int64]:
 
 def profiles_of(series: AnySeries, grid: TimeGrid, level: float) -> dict[str, Profile]:
     """Return profiles by their titles; none of steps that do not divide a day, or of less than two weeks."""
-    if grid.is_integer or (grid.edges()[len(series) - series.ahead] - grid.edges()[0]) < 14 * _DAY:
+    if grid.is_integer or (grid.edges()[len(series) - series.ahead] - grid.edges()[0]) < 14 * ONE_DAY:
         return {}
     local = grid.edges("local")[:-1]
     days = local.astype("M8[D]")

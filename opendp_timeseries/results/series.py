@@ -23,7 +23,7 @@ from opendp_timeseries.release.release import Release, check_release
 from opendp_timeseries.results import captions, frames, page, plot, spreadsheet
 from opendp_timeseries.results.contents import contents_of
 from opendp_timeseries.results.digits import grouped
-from opendp_timeseries.results.totals import Totals, total_of_each, totals
+from opendp_timeseries.results.totals import Totals, total_by_step, totals
 from opendp_timeseries.smoothing import errors
 from opendp_timeseries.smoothing.workers import Pool
 
@@ -217,13 +217,13 @@ class Series(errors.Estimates):
                     "standard_error", Quoted(standard_error), "must be left out: the release of a total knows it"
                 )
             levels, error = total.values, total.scale
-            of_each = total_of_each(self.release, total, unfiltered=self.unfiltered)
+            total_of_step = total_by_step(self.release, total, unfiltered=self.unfiltered)
             sources = tuple(dict.fromkeys((*(sources or (self.release,)), total)))  # a total twice is released once
         else:
             levels = np.array([check.real("total", total, above=0.0)])
             error = check.real("standard_error", standard_error, minimum=0.0)
-            of_each = np.zeros(len(self), dtype=np.int64)
-        sums = np.bincount(of_each, weights=self.values, minlength=len(levels))
+            total_of_step = np.zeros(len(self), dtype=np.int64)
+        sums = np.bincount(total_of_step, weights=self.values, minlength=len(levels))
         if not (sums.min() > 0 and levels.min() > 0):
             raise Refusal(
                 f"a series with the sum {sums.min():g}",
@@ -231,12 +231,12 @@ class Series(errors.Estimates):
                 f"cannot be multiplied to a total of {levels.min():g}: both must be positive",
             )
 
-        def scaled(series: Series, ratios: Array, shared: Array, numbers: NDArray[np.int64]) -> Series:
+        def rescale(series: Series, ratios: Array, shared: Array, numbers: NDArray[np.int64]) -> Series:
             values, joint, size = series.values * ratios, series.covariance, len(series.parts) or 1
             if joint is None and series.parts and all(part.covariance is not None for part in series.parts):
                 joint = errors.independent([part.covariance for part in series.parts])
             if joint is not None:
-                joint = errors.scaled(joint, ratios) + errors.common(values * shared, error_of_step=numbers)
+                joint = errors.rescale(joint, ratios) + errors.common_error(values * shared, error_of_step=numbers)
             rows = zip(series.parts, *(np.split(row, size) for row in (ratios, shared, numbers)), strict=False)
             return replace(
                 series,
@@ -244,11 +244,11 @@ class Series(errors.Estimates):
                 standard_error=np.hypot(series.standard_error * ratios, values * shared),
                 covariance=joint,
                 levelled=True,
-                parts=tuple(scaled(*part) for part in rows),
+                parts=tuple(rescale(*part) for part in rows),
                 sources=sources,
             )
 
-        return scaled(self, (levels / sums)[of_each], (error / levels)[of_each], of_each)
+        return rescale(self, (levels / sums)[total_of_step], (error / levels)[total_of_step], total_of_step)
 
     def resample(
         self,

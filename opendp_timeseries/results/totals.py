@@ -102,8 +102,8 @@ def totals(
     over_keys: Any = eye_array(len(parts)) if groups is None else _members(groups, keys)
     values = over_keys @ np.array([over_time @ part.values for part in parts])
     every = np.ones(grid.size)
-    of_each = groups is None and all(part.covariance is not None for part in parts)  # which takes less time
-    if series.covariance is not None and not of_each:
+    by_key = groups is None and all(part.covariance is not None for part in parts)  # which takes less time
+    if series.covariance is not None and not by_key:
         of_keys = over_keys.toarray()[..., None] * every
         is_bound, variances = False, np.array([errors.variances_of(series.covariance, row, starts) for row in of_keys])
     else:
@@ -145,7 +145,7 @@ def _members(groups: Mapping[Hashable, Iterable[Hashable]], keys: tuple[Hashable
     return csr_array(rows)
 
 
-def total_of_each(release: Release, total: Release, *, unfiltered: bool) -> NDArray[np.int64]:
+def total_by_step(release: Release, total: Release, *, unfiltered: bool) -> NDArray[np.int64]:
     """Return, for each entry of a series, which number of a total it is part of.
 
     :param unfiltered: whether the series is of the counts before a filter.

@@ -173,8 +173,8 @@ class Departures:
         """Return the covariance of one series' errors over the steps, without that of the level."""
         joint: Any = errors.diagonal(np.maximum(self.step_variance[row], 0.0))
         for passed, channel in zip(self.passed[row], self.channels[row], strict=True):
-            less = errors.common(np.ones(len(passed)), -channel.level)
-            joint += errors.scaled(channel.joint + less, passed)
+            less = errors.common_error(np.ones(len(passed)), -channel.level)
+            joint += errors.rescale(channel.joint + less, passed)
         return joint
 
 

@@ -108,7 +108,7 @@ class _Sum(Covariance):
 
     def __init__(self, *parts: AnyCovariance) -> None:
         inner = [part._parts if isinstance(part, _Sum) else [part] for part in parts]
-        self._parts: list[AnyCovariance] = [part for some in inner for part in some]
+        self._parts: list[AnyCovariance] = [term for terms in inner for term in terms]
         super().__init__(parts[0].shape[0])
 
     def _matmat(self, columns: Array) -> Array:
@@ -122,15 +122,15 @@ class _Root(Covariance):
     """The covariance of weighted sums of independent errors: ``R diag(v) R'``, where R is sparse."""
 
     def __init__(self, root: csr_array, variances: Array) -> None:
-        self._root, self._own = root, variances
+        self._root, self._root_variances = root, variances
         super().__init__(root.shape[0])
 
     def _matmat(self, columns: Array) -> Array:
-        product: Array = self._root @ (self._own[:, None] * (self._root.T @ columns))
+        product: Array = self._root @ (self._root_variances[:, None] * (self._root.T @ columns))
         return product
 
     def variances(self, weights: Array, starts: Starts) -> Array:
-        variances: Array = (_matrix(weights, starts) @ self._root).power(2) @ self._own
+        variances: Array = (_matrix(weights, starts) @ self._root).power(2) @ self._root_variances
         return variances
 
 
@@ -181,8 +181,8 @@ class _Independent(Covariance):
         product = np.zeros(columns.shape)
         for part, (first, last) in zip(self._parts, pairwise(self._ends), strict=True):
             row = columns[first:last]
-            some = np.any(row, axis=0)  # the product may take long
-            product[first:last, some] = part @ row[:, some]
+            nonzero = np.any(row, axis=0)  # the product may take long
+            product[first:last, nonzero] = part @ row[:, nonzero]
         return product
 
     def variances(self, weights: Array, starts: Starts) -> Array:
@@ -198,7 +198,7 @@ def diagonal(variances: Array) -> Covariance:
     return _Root(csr_array(eye_array(len(variances))), np.asarray(variances, dtype=np.float64))
 
 
-def common(sizes: Array, variance: float = 1.0, *, error_of_step: NDArray[np.int64] | None = None) -> Covariance:
+def common_error(sizes: Array, variance: float = 1.0, *, error_of_step: NDArray[np.int64] | None = None) -> Covariance:
     """Return the covariance of one error that all steps have in common, in these sizes.
 
     :param error_of_step: which of several independent errors each step has; without it, all have the same one.
@@ -214,7 +214,7 @@ def from_root(root: csr_array, variance: float = 1.0) -> Covariance:
     return _Root(root, np.full(root.shape[1], variance))
 
 
-def scaled(covariance: AnyCovariance, factors: Array) -> Covariance:
+def rescale(covariance: AnyCovariance, factors: Array) -> Covariance:
     """Return the covariance of errors that are multiplied, each by its factor."""
     return _Scaled(covariance, factors)
 

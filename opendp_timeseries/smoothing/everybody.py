@@ -323,7 +323,7 @@ def of_everybody(
         # Less what it knows of its level, which all tiers tell together.
         term = 1 / (np.sum(slope[:last] ** 2 / variance) + unit**-2)
         variances.append(slope**2 * np.maximum(departure.variance - term, 0.0))
-        joints.append(errors.scaled(departure.joint + errors.common(np.ones(size), -term), slope))
+        joints.append(errors.rescale(departure.joint + errors.common_error(np.ones(size), -term), slope))
     rates = back @ np.array(means)
     by_level = slope**2 / (share @ slope[:last] ** 2)
     rates[-1] += (total * everybody - share @ rates[-1, :last]) * by_level
@@ -353,8 +353,8 @@ def of_everybody(
     rows, of_level = (passed @ back).T, of_total * (everybody * by_level) ** 2
     variance += of_level
     own_part = variance - (rows**2 * np.array(variances)).sum(axis=0) - of_level
-    joint = errors.common(by_level, of_total) + errors.diagonal(own_part / everybody**2)
+    joint = errors.common_error(by_level, of_total) + errors.diagonal(own_part / everybody**2)
     for row, of_channel in zip(rows / everybody, joints, strict=True):
-        joint += errors.scaled(of_channel, row)
+        joint += errors.rescale(of_channel, row)
     events = common.events.steps(steps, mean)
     return Everybody(mean / everybody, variance / everybody**2, joint, by_level, events, rates, levels, covariance)

@@ -212,13 +212,14 @@ class HierarchyErrors:
         common[root] = self._array(self.covariances[root])
         for row, parts in reversed(self.hierarchy.branches):
             for part in parts.tolist():
-                mine = errors.scaled(self.covariances[part], gain[part]) + errors.scaled(common[row], self.shares[part])
+                from_above = errors.rescale(common[row], self.shares[part])
+                mine = errors.rescale(self.covariances[part], gain[part]) + from_above
                 common[part] = mine if part < self.hierarchy.keys else self._array(mine)
         events = self._events
         return [
-            errors.scaled(common[row], np.ones(events.shape[1]))
+            errors.rescale(common[row], np.ones(events.shape[1]))
             if row < self.hierarchy.keys
-            else errors.scaled(common[row], np.ones(events.shape[1])) + errors.diagonal(events[row])
+            else errors.rescale(common[row], np.ones(events.shape[1])) + errors.diagonal(events[row])
             for row in range(self.hierarchy.size)
         ]
 

@@ -247,8 +247,8 @@ class _Fit:
             by_level = self._by_level(rows, base[rows])
             variance[rows] = departed.variance * noise**2 + self.levels.variance[rows, None] * by_level**2
             for k, row in enumerate(rows.tolist()):
-                joint = errors.scaled(departed.covariance(k), np.full(mean.shape[1], noise[k, 0]))
-                covariances[row] = joint + errors.common(by_level[k], float(self.levels.variance[row]))
+                joint = errors.rescale(departed.covariance(k), np.full(mean.shape[1], noise[k, 0]))
+                covariances[row] = joint + errors.common_error(by_level[k], float(self.levels.variance[row]))
         local, chance = self._local, self._events.chance
         mean[hierarchy.keys :] += hierarchy.sums(np.where(local, mean - base, 0.0))[hierarchy.keys :]
         # An event stays where it is: what it leaves open is not for others to fill.

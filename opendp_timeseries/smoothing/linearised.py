@@ -17,7 +17,7 @@ import scipy
 from numpy.typing import NDArray
 
 from opendp_timeseries.smoothing.basis import Basis
-from opendp_timeseries.smoothing.matrices import Array, Banded, Tridiagonal, crossed, inverse_root, times
+from opendp_timeseries.smoothing.matrices import Array, Banded, Tridiagonal, crossprod, inverse_root, matmul
 from opendp_timeseries.smoothing.observations import Observations
 
 #: Steps whose columns are worked out at once.
@@ -165,7 +165,7 @@ class Model:
             back = slope[:, None] * scipy.signal.fftconvolve(sides, data.centred[::-1, None], mode="same", axes=0)
             cross, pull, band = back[:, :-1], back[:, -1], self._band(every, slope)
         constant = 0.5 * float((np.log(weight / (2 * np.pi)) - weight * response**2).sum())
-        return Normal(band, cross, pull, crossed(self.columns, pull), constant, weight, f)
+        return Normal(band, cross, pull, crossprod(self.columns, pull), constant, weight, f)
 
     def prune(self, learnt: Learnt, state: State, kept_steps: int) -> tuple[Model, State]:
         """Leave out columns whose sum would barely change the posterior, with so many kept steps."""
@@ -184,7 +184,7 @@ class Model:
 
     def given(self, normal: Normal, coefficients: Array) -> Normal:
         """Return the normal equations of the departure alone, where the coefficients are these."""
-        patterns, taken = times(self.columns, coefficients), times(normal.cross, coefficients)
+        patterns, taken = matmul(self.columns, coefficients), matmul(normal.cross, coefficients)
         constant = normal.constant + float(coefficients @ normal.push) - 0.5 * float((taken * patterns).sum())
         return normal._replace(pull=normal.pull - taken, constant=constant)
 
@@ -201,8 +201,8 @@ class Model:
 
     def state(self, solved: Solved) -> State:
         """Return the posterior mean."""
-        f = times(solved.reduced.free, solved.mean) + solved.reduced.departed
-        return State(self.here.mean + f, solved.mean, f - times(self.columns, solved.mean))
+        f = matmul(solved.reduced.free, solved.mean) + solved.reduced.departed
+        return State(self.here.mean + f, solved.mean, f - matmul(self.columns, solved.mean))
 
     def everywhere(self, normal: Normal) -> tuple[Model, Normal]:
         """Return model and normal equations with every step as a node; those between kept ones tell nothing."""
@@ -257,7 +257,7 @@ class Model:
     def by_departure(self, solved: Solved, departure: Array) -> Array:
         """Return the slope of the evidence by the departure's parameters."""
         taken = (self.columns.T - solved.reduced.free.T).T
-        departed, spread = solved.reduced.departed - times(taken, solved.mean), times(taken, solved.root)
+        departed, spread = solved.reduced.departed - matmul(taken, solved.mean), matmul(taken, solved.root)
         return _by_departure(self.gaps, departure, solved.reduced.factor, departed, spread)
 
     def reduce(self, normal: Normal, departure: Array) -> Reduced:
@@ -265,8 +265,8 @@ class Model:
         value, factor, rows = self._integrated(normal, departure, normal.cross.T)
         np.subtract(self.columns.T, rows[:-1], out=rows[:-1])
         free, departed = rows[:-1].T, rows[-1]
-        gram = crossed(normal.cross, free, symmetric=True)  # Φ'A'WA(Φ - S), in one product instead of two
-        push = normal.push - crossed(normal.cross, departed)
+        gram = crossprod(normal.cross, free, symmetric=True)  # Φ'A'WA(Φ - S), in one product instead of two
+        push = normal.push - crossprod(normal.cross, departed)
         return Reduced(value, (gram + gram.T) / 2, push, free, departed, factor)
 
     def _integrated(self, normal: Normal, departure: Array, cross: Array) -> tuple[float, Tridiagonal | Banded, Array]:
@@ -321,7 +321,7 @@ class Solved(NamedTuple):
         free = self.reduced.free[::every]
         for first in range(0, len(free), _BLOCK):
             some = slice(first, first + _BLOCK)
-            diagonal[some] += (times(free[some], self.root) ** 2).sum(axis=1)
+            diagonal[some] += (matmul(free[some], self.root) ** 2).sum(axis=1)
         return diagonal
 
 

@@ -69,7 +69,7 @@ class Tridiagonal(NamedTuple):
         """
         lower, last = self.lower.copy(), starts[1:] - 1
         lower[last] = 0.0
-        solved = _below(np.vstack([np.ones_like(self.diagonal), np.append(lower, 0.0)]), weights, unit=True)
+        solved = _solve_lower(np.vstack([np.ones_like(self.diagonal), np.append(lower, 0.0)]), weights, unit=True)
         variances: Array = np.add.reduceat(solved**2 / self.diagonal, starts)
         variances[:-1] += (self.lower[last] * solved[last]) ** 2 * self.inverse_diagonals()[0][starts[1:]]
         return variances
@@ -83,7 +83,7 @@ class Banded(NamedTuple):
 
     @classmethod
     def of(cls, band: Array) -> Banded:
-        """Factor a matrix as above, given its diagonals, the main one first, each padded at its end."""
+        """Factor a matrix like :meth:`Tridiagonal.of`, given its diagonals from the main one, padded at their ends."""
         if len(band) == 1:  # the inverse is worked out in blocks as wide as the diagonals beside the main one
             band = np.vstack([band, np.zeros_like(band)])
         lower, failed = scipy.linalg.lapack.dpbtrf(band, lower=1)
@@ -112,17 +112,17 @@ class Banded(NamedTuple):
         """
         width, size = self._width, self.lower.shape[1]
         ends = np.append(starts[1:], size)
-        cut = self.lower.copy()
+        block_lower = self.lower.copy()  # without what joins stretches
         distance = np.repeat(ends - starts, ends - starts) - (np.arange(size) - np.repeat(starts, ends - starts))
-        cut[np.arange(width + 1)[:, None] >= distance] = 0.0
-        solved = _below(cut, weights)
+        block_lower[np.arange(width + 1)[:, None] >= distance] = 0.0
+        solved = _solve_lower(block_lower, weights)
         variances: Array = np.add.reduceat(solved**2, starts)
-        number = dict(zip(ends.tolist(), range(len(ends)), strict=True))
+        stretch_by_end = dict(zip(ends.tolist(), range(len(ends)), strict=True))
         for first, _, inverse in self._inverse(np.union1d(starts, np.arange(0, size, width))):
-            if (k := number.get(first)) is not None:
+            if (k := stretch_by_end.get(first)) is not None:
                 inside = max(int(starts[k]), first - width)
-                passed = self._dense(first, first + len(inverse), inside, first) @ solved[inside:first]
-                variances[k] += passed @ inverse @ passed
+                carried = self._dense(first, first + len(inverse), inside, first) @ solved[inside:first]
+                variances[k] += carried @ inverse @ carried
         return variances
 
     @property
@@ -140,11 +140,11 @@ class Banded(NamedTuple):
             inverse = inverse[:width, :width]
             block = self._dense(first, last + len(inverse), first, last)
             root = np.linalg.inv(block[: last - first])
-            passed = block[last - first :] @ root
-            across = inverse @ passed
+            coupling = block[last - first :] @ root
+            across = inverse @ coupling
             size, corner = last - first, inverse
             inverse = np.empty((size + len(corner), size + len(corner)))
-            inverse[:size, :size] = root.T @ root + passed.T @ across
+            inverse[:size, :size] = root.T @ root + coupling.T @ across
             inverse[size:, :size], inverse[:size, size:], inverse[size:, size:] = -across, -across.T, corner
             yield first, last, inverse
             last = first
@@ -156,7 +156,7 @@ class Banded(NamedTuple):
         return np.where(stored, self.lower[np.where(stored, below, 0), columns], 0.0)
 
 
-def _below(lower: Array, side: Array, *, unit: bool = False) -> Array:
+def _solve_lower(lower: Array, side: Array, *, unit: bool = False) -> Array:
     """Solve a lower triangular system, given its diagonals."""
     solved: Array = scipy.linalg.lapack.dtbtrs(lower, side[:, None], uplo="L", diag="U" if unit else "N")[0][:, 0]
     return solved
@@ -174,16 +174,16 @@ def inverse_root(matrix: Array) -> Array:
     first, second = slice(size // 2), slice(size // 2, size)
     inverse = np.zeros_like(matrix)
     inverse[first, first] = inverse_root(matrix[first, first])
-    across = crossed(matrix[first, second], inverse[first, first].T)
-    inverse[second, second] = inverse_root(matrix[second, second] - crossed(across.T, across.T))
-    inverse[second, first] = -times(inverse[second, second], times(across, inverse[first, first]))
+    across = crossprod(matrix[first, second], inverse[first, first].T)
+    inverse[second, second] = inverse_root(matrix[second, second] - crossprod(across.T, across.T))
+    inverse[second, first] = -matmul(inverse[second, second], matmul(across, inverse[first, first]))
     return inverse
 
 
-def crossed(left: Array, right: Array, *, symmetric: bool = False) -> Array:
+def crossprod(left: Array, right: Array, *, symmetric: bool = False) -> Array:
     """Return ``left.T @ right``; of a symmetric product only the lower triangle is worked out."""
     if right.ndim == 1:
-        return crossed(left, right[:, None])[:, 0]
+        return crossprod(left, right[:, None])[:, 0]
     total = np.zeros((left.shape[1], right.shape[1]))
     if len(left) * total.size <= _UNSHARED:
         product: Array = left.T @ right
@@ -197,10 +197,10 @@ def crossed(left: Array, right: Array, *, symmetric: bool = False) -> Array:
     return np.tril(total) + np.tril(total, -1).T if symmetric else total
 
 
-def times(left: Array, right: Array) -> Array:
+def matmul(left: Array, right: Array) -> Array:
     """Return ``left @ right``, column by column."""
     if right.ndim == 1:
-        return times(left, right[:, None])[:, 0]
+        return matmul(left, right[:, None])[:, 0]
     if left.size * right.shape[1] <= _UNSHARED:
         product: Array = left @ right
         return product

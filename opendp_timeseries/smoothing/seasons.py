@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
-from opendp_timeseries.grid import PERIODS, TimeGrid, check_grid, parse_days, parse_zone
+from opendp_timeseries.grid import ONE_DAY, PERIODS, TimeGrid, check_grid, parse_days, parse_zone
 
 Array = NDArray[np.float64]
 Seasons = float | str | Sequence[float | str] | NDArray[Any] | None
 
-_DAY: Final = np.timedelta64(1, "D")
 _MONTH: Final = np.timedelta64(1, "M")
 _DAYS: Final = {"1d": 1, "1w": 7}
 _MONTHS: Final = {"1mo": 1, "1q": 3, "1y": 12}
@@ -103,9 +102,9 @@ def _by_calendar(name: str, grid: TimeGrid | None, holidays: NDArray[np.datetime
         )
     edges = grid.edges("local").astype("M8[ns]")
     days = edges.astype("M8[D]")
-    over = (edges - days) / _DAY  # the share of the day
+    over = (edges - days) / ONE_DAY  # the share of the day
     if name in _DAYS:
-        length = _DAYS[name] * float(_DAY / np.median(np.diff(edges)))
+        length = _DAYS[name] * float(ONE_DAY / np.median(np.diff(edges)))
         weekday = (days - _MONDAY).astype(np.int64) % 7
         if name == "1w":
             weekday[np.isin(days, holidays)] = _SUNDAY
@@ -113,8 +112,8 @@ def _by_calendar(name: str, grid: TimeGrid | None, holidays: NDArray[np.datetime
     else:
         months = days.astype("M8[M]")
         first = months.astype("M8[D]")
-        position = months.astype(np.int64) + ((days - first) / _DAY + over) / (
-            ((months + _MONTH).astype("M8[D]") - first) / _DAY
+        position = months.astype(np.int64) + ((days - first) / ONE_DAY + over) / (
+            ((months + _MONTH).astype("M8[D]") - first) / ONE_DAY
         )
         length = round(_MONTHS[name] / float(np.median(np.diff(position))), 6)
         phase = np.mod(position / _MONTHS[name], 1.0)

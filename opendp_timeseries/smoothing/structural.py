@@ -20,7 +20,7 @@ from scipy.special import ndtri
 from opendp_timeseries.smoothing import errors, evidence
 from opendp_timeseries.smoothing.basis import Basis
 from opendp_timeseries.smoothing.linearised import SHORTEST, TANGENT, Learnt, Link, Model, Normal, Solved, State
-from opendp_timeseries.smoothing.matrices import Array, FitError, crossed, times
+from opendp_timeseries.smoothing.matrices import Array, FitError, crossprod, matmul
 from opendp_timeseries.smoothing.observations import Observations
 from opendp_timeseries.smoothing.seasons import Season, lasts_months, with_weekends
 
@@ -148,7 +148,7 @@ def _power(fitted: _Fitted) -> Array:
     rows, of = model.basis.at(np.arange(model.basis.size)), model.basis.season_of
     return np.array(
         [
-            times(rows[:, some], solved.mean[some]) ** 2 + (times(rows[:, some], solved.root[some]) ** 2).sum(axis=1)
+            matmul(rows[:, some], solved.mean[some]) ** 2 + (matmul(rows[:, some], solved.root[some]) ** 2).sum(axis=1)
             for some in (of == season for season in range(len(model.basis.seasons)))
         ]
     )
@@ -364,7 +364,7 @@ class _OfRate(errors.Covariance):
     def _matmat(self, columns: Array) -> Array:
         reduced, _, _, root = self._solved()
         sides = self._slope[:, None] * columns
-        patterns = times(reduced.free, root @ (root.T @ crossed(reduced.free, sides)))
+        patterns = matmul(reduced.free, root @ (root.T @ crossprod(reduced.free, sides)))
         product: Array = self._slope[:, None] * (patterns + reduced.factor.solve(np.asfortranarray(sides)))
         return product
 
@@ -372,5 +372,5 @@ class _OfRate(errors.Covariance):
         reduced, _, _, root = self._solved()
         side = self._slope * weights[0]
         free = np.array([np.add.reduceat(side * column, starts) for column in reduced.free.T]).T
-        variances: Array = (times(free, root) ** 2).sum(axis=1) + reduced.factor.variances(side, starts)
+        variances: Array = (matmul(free, root) ** 2).sum(axis=1) + reduced.factor.variances(side, starts)
         return variances

@@ -706,7 +706,7 @@ def test_a_programme_says_how_well_numbers_will_be_known(city, capsys):
 
 
 def test_a_programme_says_without_a_terminal_what_takes_long(city, capsys, monkeypatch):
-    monkeypatch.setattr(waiting, "_LOGGED", (0.0, 60.0))
+    monkeypatch.setattr(waiting, "_LOG_PAUSES", (0.0, 60.0))
     command = ["programme", "publication.toml", "--level", "200", "--deviation", "20", "--time-scale", "4"]
     command += ["--preview", "page.html"]
     for more, is_said in ((["--quiet"], False), ([], True)):

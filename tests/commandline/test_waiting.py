@@ -30,7 +30,7 @@ class Gone(Terminal):
 def terminal_of(monkeypatch, terminal=Terminal):
     monkeypatch.setattr(sys, "stderr", terminal())
     monkeypatch.setattr(waiting, "_PATIENCE", 0.0)
-    monkeypatch.setattr(waiting, "_OFTEN", 0.0)
+    monkeypatch.setattr(waiting, "_REPORT_PAUSE", 0.0)
     return sys.stderr
 
 
@@ -63,7 +63,7 @@ def test_soon_and_quietly_it_says_nothing(monkeypatch):
 def test_a_log_without_a_terminal_says_what_takes_long(monkeypatch):
     """Of releases alone: how long it takes to read a log is private."""
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    monkeypatch.setattr(waiting, "_LOGGED", (0.0, 0.0))
+    monkeypatch.setattr(waiting, "_LOG_PAUSES", (0.0, 0.0))
     with stage("Reading log.csv", quiet=None):
         time.sleep(0.01)
     with stage("Joining the parts", quiet=True, logged=True):

@@ -175,7 +175,7 @@ def test_steps_are_kept_uniformly_whatever_the_events(backend):
 
 def test_an_unmixed_hash_is_caught(monkeypatch):
     # DuckDB's own hash of several values favours the same steps for everyone.
-    weak = engine._DIALECTS["duckdb"]._replace(hashed=engine._DUCKDB_HASH_OF_FOUR)
+    weak = engine._DIALECTS["duckdb"]._replace(pair_hash=engine._DUCKDB_HASH_OF_FOUR)
     monkeypatch.setitem(engine._DIALECTS, "duckdb", weak)
     assert not uniform(DuckDB())
 
@@ -184,7 +184,7 @@ def test_an_unmixed_hash_is_caught(monkeypatch):
 def test_caps_hold_when_hashes_tie(backend, monkeypatch, hashed):
     order = {"all equal": lambda *_: ibis.literal(0), "by step": lambda first, second, who, step: -step}[hashed]
     name = backend.connection.name
-    monkeypatch.setitem(engine._DIALECTS, name, engine._DIALECTS[name]._replace(hashed=order))
+    monkeypatch.setitem(engine._DIALECTS, name, engine._DIALECTS[name]._replace(pair_hash=order))
     table = backend.table(id=pa.array([1] * 4), time=pa.array(range(4)))
     expected = {"all equal": [1, 1, 0, 0], "by step": [0, 0, 1, 1]}[hashed]
     assert count(table, TimeGrid(size=4), participation_cap=2).tolist() == expected

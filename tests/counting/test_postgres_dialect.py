@@ -76,7 +76,7 @@ def test_columns_are_of_the_types_that_the_server_states(monkeypatch):
     }
     monkeypatch.setattr(postgres, "_stated", lambda table, names: {name: stated[name] for name in names})
     table = ibis.table(dict.fromkeys(stated, "string"), name="log")
-    typed = postgres.typed(table, [*stated, "t"])
+    typed = postgres.cast_columns(table, [*stated, "t"])
     kinds = {"t": "string", "n": "decimal(38, 0)", "m": "decimal(38, 2)", "b": "boolean", 'q"': "string"}
     assert {name: str(typed.schema()[name]) for name in kinds} == kinds
     assert typed.schema()["x"].is_unknown()
@@ -105,5 +105,5 @@ def value(node, row):
 def test_steps_are_in_the_order_of_a_hash_of_the_key_the_step_and_the_name():
     table = ibis.table({"who": "binary", "number": "int64", "step": "int64"}, name="pairs")
     row = {"who": b"Ann", "step": -5}
-    hashed = postgres.DIALECT.hashed(2**62, -3, table.who, table.step)
+    hashed = postgres.DIALECT.pair_hash(2**62, -3, table.who, table.step)
     assert value(hashed.op(), row) == hashlib.sha256(struct.pack(">qqq", 2**62, -3, -5) + b"Ann").digest()

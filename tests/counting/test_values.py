@@ -445,7 +445,7 @@ def test_tiers_for_values_begin_at_some_typical_ones_and_end_where_nobody_is_bey
         for size in (1, 2**21):
             reading = count_of(bound, size=size, participation_cap=1).reading
             tiers = tiers_for(reading)
-            tiers.check(reading)
+            tiers.check_reading(reading)
             assert tiers.series <= 16
             assert tiers.table(tiers.last(reading)).weights[0, -1] > 2
             assert tiers.weights(reading).ends[-1] >= size * bound**2

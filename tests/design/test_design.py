@@ -22,7 +22,7 @@ from opendp_timeseries.design.reading import Reading, Source
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.design.unit import Unit
-from opendp_timeseries.design.weighting import capped
+from opendp_timeseries.design.weighting import limit_steps
 from opendp_timeseries.grid import Period, TimeGrid
 from opendp_timeseries.plugin.mechanisms import stated_designs
 from tests import make
@@ -253,10 +253,10 @@ def test_what_is_not_known_is_not_stated():
         lambda: make.changed(DESIGNS["people"].count, unit=Unit(period=Period(1))),
         "period",
     ),
-    (lambda: capped(4, excess="scale"), r"excess.*'scale'.*'downweight'.*'drop'"),
-    (lambda: capped(4, excess="drop", norm="l1"), r"norm.*'l1'.*'downweight'"),
-    (lambda: capped(4, excess="downweight", norm="linf"), r"norm.*'linf'.*'l2'.*'l1'"),
-    (lambda: capped(0, excess="drop"), "participation_cap"),
+    (lambda: limit_steps(4, excess="scale"), r"excess.*'scale'.*'downweight'.*'drop'"),
+    (lambda: limit_steps(4, excess="drop", norm="l1"), r"norm.*'l1'.*'downweight'"),
+    (lambda: limit_steps(4, excess="downweight", norm="linf"), r"norm.*'linf'.*'l2'.*'l1'"),
+    (lambda: limit_steps(0, excess="drop"), "participation_cap"),
     (lambda: make.changed(ONE, tiers=Tiers(ends=(4, 48))), "ends of tiers"),
     (lambda: make.changed(PANEL, tiers=Tiers(ends=(4, 96))), "ends of tiers"),
     (lambda: make.changed(ONE, tiers=Tiers(ends=(4, 8)), gap=6), "ends of tiers"),

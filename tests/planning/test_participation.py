@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.design.weighting import capped
+from opendp_timeseries.design.weighting import limit_steps
 from opendp_timeseries.planning.participation import participation_of, remaining_fraction, spaced_edges
 from tests.refused import refuses
 
@@ -280,7 +280,7 @@ def test_what_leaves_nothing_loses_everything():
     usual, nobody = (
         ts.Participation(counts, size=100, standard_error=0, edges=[1, 10]) for counts in ([6, 3, 1], [0] * 3)
     )
-    cap = capped(100, excess="drop")
+    cap = limit_steps(100, excess="drop")
     assert remaining_fraction(usual, nobody, cap)[0] == 0
     assert remaining_fraction(nobody, nobody, cap) == remaining_fraction(
         nobody, ts.Participation([0, 0], 9, 0, [1]), cap

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from opendp_timeseries.smoothing.errors import common, diagonal, independent
+from opendp_timeseries.smoothing.errors import common_error, diagonal, independent
 
 
 def test_products_with_integers_are_not_cut_to_integers():
-    part = common(np.array([0.5, 0.25]))
+    part = common_error(np.array([0.5, 0.25]))
     assert np.allclose(independent([part, part]) @ np.ones(4, dtype=int), [0.375, 0.1875, 0.375, 0.1875])
 
 
