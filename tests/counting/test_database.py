@@ -202,9 +202,6 @@ def test_another_key_keeps_other_steps(backend):
     assert len(set(map(tuple, [ours, theirs, *halves]))) == 4  # the whole key counts
 
 
-# --- Panels and the histogram of participation
-
-
 # --- In OpenDP
 
 

@@ -246,9 +246,6 @@ def test_objects_of_times_are_the_times_they_hold():
         assert counts({"id": who, "t": objects}, HOURS).tolist() == expected.tolist()
 
 
-# --- Keys of a panel
-
-
 # --- Any cells at all
 
 CELLS = st.one_of(

@@ -30,14 +30,6 @@ def members(log_space):
     return [count(log_space) >> noise(delta=1e-6), filtered >> noise(1.0, 0.3), count(log_space, 20) >> noise(9.0, 1.0)]
 
 
-def test_releases_come_in_order(members):
-    releases = ts.make_composition(members)(LOG)
-    assert [type(release) for release in releases] == [ts.Release] * 3
-    assert [release.scale for release in releases] == [4.0, 1.0, 9.0]
-    assert [release.sampling_probability for release in releases] == pytest.approx([0.1, 0.3, 1.0])
-    assert all(release.verify() == release.stated.loss for release in releases)
-
-
 def test_the_map_states_the_joint_loss_in_every_measure(log_space):
     releases = [(10, 1, 0.1, 4.0), (20, 1, 0.3, 9.0)]
     members = [count(log_space, cap) >> noise(scale, p) for cap, _, p, scale in releases]

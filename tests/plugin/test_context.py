@@ -21,7 +21,6 @@ from tests.refused import refuses
 SIZE = 200
 GRID = ts.TimeGrid(size=SIZE)
 LOG = {"id": np.repeat(np.arange(300), 4), "time": np.arange(1200) * 7 % SIZE}
-APPROX_DP = dp.approximate(dp.max_divergence())
 
 
 def context(log_space, loss, **split):
@@ -49,42 +48,6 @@ def test_rho_delta_budget_over_several_queries(log_space):
         assert direct.map(1)[0] <= 0.1
     with pytest.raises(dp.OpenDPException):
         query.release()
-
-
-@pytest.mark.long
-def test_epsilon_delta_budget_by_zcdp_and_exactly(log_space):
-    scales = []
-    for exact in (False, True):
-        ctx = context(log_space, dp.loss_of(epsilon=0.5, delta=1e-6), split_evenly_over=2)
-        epsilon, delta = ctx.remaining_privacy_loss()[0]
-        count = ctx.query().participation_count(GRID, participation_cap=20)
-        accounting = {"delta": delta, "output_measure": APPROX_DP} if exact else {"failure_probability": delta / 5}
-        query = count.subsampled_gaussian(sampling_probability=0.1, **accounting)
-        scales.append(query.release().scale)
-        if exact:
-            assert query.param() == scales[-1]
-            assert query.resolve().map(1)[0] <= epsilon
-    assert scales[1] < 0.75 * scales[0]  # "about two thirds of that noise"
-
-
-def test_every_stage_by_name(log_space):
-    ctx = context(log_space, loss_of_zcdp(0.1, 1e-6), split_evenly_over=1)
-    release = (
-        ctx.query()
-        .participation_count(GRID, participation_cap=20, gap=5)
-        .circulant_filter(ts.gaussian_kernel(SIZE, 2.0))
-        .subsampled_gaussian(sampling_probability=0.1, failure_probability=5e-7)
-        .release()
-    )
-    assert isinstance(release, ts.Release)
-
-
-def test_a_count_shared_by_a_nested_compositor(log_space):
-    ctx = context(log_space, loss_of_zcdp(0.2, 2e-6), split_evenly_over=1)
-    nested = ctx.query().participation_count(GRID, participation_cap=20).compositor(split_evenly_over=2).release()
-    for _ in range(2):
-        release = nested.query().subsampled_gaussian(sampling_probability=0.1, failure_probability=5e-7).release()
-        assert release.scale > 0
 
 
 def test_what_is_left_out_is_refused_by_name(log_space):
@@ -521,25 +484,6 @@ def test_a_histogram_and_one_number_meet_all_three():
         assert np.size(count().laplace().release()) in (1, 3)
         assert np.size(count().gaussian().release()) in (1, 3)
         assert len(count().subsampled_gaussian(sampling_probability=1).release()) in (1, 3)
-
-
-def test_people_beside_a_series_in_one_budget():
-    ctx = exact(shares=2)
-    people = ctx.query().individual_count().laplace().release()
-    # Laplace noise of scale 2: beyond 60 once in 10^13 releases.
-    assert abs(people - 300) < 60
-    query = ctx.query()
-    series = query.participation_count(GRID, participation_cap=5).subsampled_gaussian(sampling_probability=0.5)
-    assert series.release().stated.loss[0] == pytest.approx((0.5, 5e-7), rel=1e-8)
-    both = exact().query().composition([
-        ts.then_individual_count()
-        >> ts.then_subsampled_gaussian(1.0, sampling_probability=1.0),
-        ts.then_participation_count(GRID, participation_cap=5)
-        >> ts.then_subsampled_gaussian(2.0, sampling_probability=0.5),
-    ])  # fmt: skip
-    number, release = both.release()
-    assert 0.99 < both.resolve().map(1)[0] <= 1.0
-    assert release.scale == 2 * number.scale
 
 
 def test_a_query_without_noise_says_what_is_missing():

@@ -271,15 +271,6 @@ def test_releases_know_how_they_were_made(log_space):
     assert (anytime.grid, anytime.design.count.source.time) == (ts.TimeGrid(size=1), None)
 
 
-def test_a_ledger_takes_people_like_any_other_release(log_space, tmp_path):
-    ledger = ts.Ledger.create(tmp_path / "people", epsilon=1.0, delta=1e-6)
-    count = places(log_space)
-    scale = ledger.least_scale(count, sampling_probability=1.0)
-    measurement = count >> ts.then_subsampled_gaussian(scale, sampling_probability=1.0, delta=1e-6)
-    assert ledger.release(measurement, arrays(crowd())).keys == tuple(SITES)
-    refuses("this release", ledger.release, measurement, arrays(crowd()))
-
-
 def test_beside_a_series_in_one_budget(log_space):
     series = log_space >> ts.then_participation_count(GRID, participation_cap=4, excess="drop")
     people = log_space >> ts.then_individual_count(grid=GRID)

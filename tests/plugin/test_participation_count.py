@@ -9,16 +9,6 @@ from opendp_timeseries.accounting.influence import Influence, Majorant
 from tests.refused import refuses
 
 
-def test_the_map_states_the_stability_of_the_caps(log_space):
-    def count(space=log_space):
-        caps = {"participation_cap": 4, "step_cap": 3, "excess": "drop"}
-        return space >> ts.then_participation_count(ts.TimeGrid(size=9), **caps)
-
-    assert count().map(2) == Influence(l0=4, l2=6.0, linf=3.0, individuals=2, majorant=Majorant(np.full(4, 3.0)))
-    assert count((log_space[0], dp.change_one_distance())).map(1).l0 == 8
-    assert count().map(0).individuals == 0
-
-
 def test_a_gap_is_in_the_influence_and_bounds_the_steps(log_space):
     def count(gap, space=log_space, **more):
         caps = {"participation_cap": 4, "gap": gap, "excess": "drop"}
