@@ -46,7 +46,7 @@ def test_a_count_takes_at_most_64_bytes_a_row(log):  # noqa: F811
 PEAK = """
 import pathlib, re, sys
 import pyarrow.dataset as ds
-from opendp_timeseries.counting import memory
+from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import read_csv_log
 from opendp_timeseries.grid import TimeGrid
 from tests.counting.tables import count_of

@@ -89,8 +89,7 @@ def test_the_smoother(name):
         found.append([np.abs(series.values - drawn), (low <= drawn) & (drawn <= high)])
     error, cover = np.mean(found, axis=0)
     part = PARTS.get(name, slice(None))
-    print(
-        f"\n{name:24} {error.mean():7.3f} {cover.mean():.3f}; of a part {error[part].mean():8.3f} {cover[part].mean():.3f}"
-    )
+    of_part = f"{error[part].mean():.3f} {cover[part].mean():.3f}"
+    print(f"\n{name:24} {error.mean():7.3f} {cover.mean():.3f}; of a part {of_part}")
     assert error.mean() <= MARKS.get(name, np.inf) + 0.9 / RUNS**0.5
     assert 0.85 <= cover.mean() <= 0.97
