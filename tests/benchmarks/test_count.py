@@ -51,8 +51,10 @@ from opendp_timeseries.counting.files import read_csv_log
 from opendp_timeseries.grid import TimeGrid
 from tests.counting.tables import count_of
 path, size = pathlib.Path(sys.argv[1]), int(sys.argv[2])
-count = count_of("id", "step", TimeGrid(size=size), participation_cap=20, step_cap=1)
-log = read_csv_log(path, count.reading, zone="UTC") if path.suffix == ".csv" else ds.dataset(path)
+is_csv = path.suffix == ".csv"  # whose times are instants
+grid = TimeGrid(start="2024-01-01", step="1h", size=size, zone="UTC") if is_csv else TimeGrid(size=size)
+count = count_of("id", "step", grid, participation_cap=20, step_cap=1)
+log = read_csv_log(path, count.reading, zone="UTC") if is_csv else ds.dataset(path)
 engine_of(log).count(log, count, bytes(16))
 print(int(re.search(r"VmHWM:\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) / 1024)
 """
@@ -71,8 +73,9 @@ def test_the_memory_of_a_file_is_that_of_its_batches_or_of_who_is_where(parquet,
     rows = max(rows, 10**6)  # of fewer, all are held
     for number in (rows, 4 * rows):
         path = tmp_path / f"{number}.csv"
-        cells = zip(random.integers(0, 1000, number), random.integers(0, 100, number), strict=True)
-        path.write_text("id,step\n" + "".join(f"N{who:07d},{step}\n" for who, step in cells))
+        times = np.datetime64("2024-01-01T00") + random.integers(0, 100, number)
+        cells = zip(random.integers(0, 1000, number), times.astype(str), strict=True)
+        path.write_text("id,step\n" + "".join(f"N{who:07d},{time}\n" for who, time in cells))
         peaks.append(peak_of(path, 100))
     print(f"\nCSV: {rows} rows take {peaks[0]:.0f} MB, four times as many {peaks[1]:.0f}")
     assert peaks[1] < 1.1 * peaks[0]

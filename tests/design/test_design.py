@@ -5,7 +5,6 @@ import warnings
 from dataclasses import FrozenInstanceError, fields, replace
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
@@ -299,11 +298,3 @@ def test_a_column_in_place_of_its_name_is_not_quoted(name):
         with pytest.raises(TypeError, match=rf"^{name} \(") as refused:
             replace(BY, **{name: wrong})
         assert "a secret" not in str(refused.value)
-
-
-def test_a_measurement_behind_another_count_does_not_chain():
-    log = make.space()
-    counts = [log >> ts.then_participation_count(TimeGrid(size=9), participation_cap=cap) for cap in (3, 40)]
-    noise = ts.make_subsampled_gaussian(*counts[0].output_space, 3.0, sampling_probability=0.5)
-    assert (counts[0] >> noise)({"id": np.arange(3), "time": np.arange(3)}).design.count.cap == 3
-    refuses("signal=", lambda: counts[1] >> noise, error=dp.OpenDPException)

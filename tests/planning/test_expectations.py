@@ -17,7 +17,6 @@ from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.plugin.mechanisms import signal_of
 from tests import make
 from tests.benchmarks.test_truth import LOGS
-from tests.limits import within
 from tests.releases import release_of
 
 PEMS = Path(__file__).parents[1] / "data" / "pems_flow_5min_2016_janfeb.csv"
@@ -160,16 +159,6 @@ def test_places_and_their_total(number, size, known):
         made.append(np.sqrt(each))
     expected = found.recommended.smoothed, found.recommended.totals[0][1]
     assert np.mean(made, axis=0) == pytest.approx(expected, rel=0.2)
-
-
-@pytest.mark.long
-def test_a_whole_plan_takes_less_than_ten_seconds():
-    with within(10):
-        found = ts.plan(
-            ts.TimeGrid(size=8760), participation_cap=[20, 60, 180, 600], gap=[1, 6, 24], epsilon=1.0, delta=1e-6,
-            level=200, season_amplitudes={24: 90, 168: 30}, deviation=20, time_scale=30,
-        )  # fmt: skip
-    assert len(found.candidates) > 40
 
 
 def logs():

@@ -437,16 +437,6 @@ def test_no_randomness():
     assert plan(GRID, **SETTING, **arguments).candidates == plan(GRID, **SETTING, **arguments).candidates
 
 
-def test_groups_and_replacement_need_more_noise():
-    def scale(**change):
-        arguments = {"time_scale": 5, "deviation": 4, "sampling_probability": (0.3,), "std": (0.0,)}
-        return plan(GRID, **SETTING | change, **arguments).candidates[0].scale
-
-    assert scale(individuals=2) > scale()
-    assert scale(replaced=True) > scale()
-    assert scale(step_cap=3) == pytest.approx(3 * scale(), rel=1e-6)
-
-
 def test_other_mechanisms_stand_beside_a_plan():
     found = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probability=(1.0,), std=(0.0,))
     other = dataclasses.replace(found.candidates[0], name="another", noise=0.25, bias=0.0, smoothed=0.25)
