@@ -33,7 +33,7 @@ _EPILOG: Final = (
     " 'programme' plans them. Readers of a release run 'verify RECORD'. Each has --help. The command ends with 0; with"
     " 2 after one line that says what to change; or with 130 if it was interrupted."
 )
-_OF_CSV: Final = ("time_format", "time_unit", "delimiter", "encoding")
+_OF_CSV: Final = ("time_format", "time_unit", "value_decimal", "delimiter", "encoding")
 
 
 class Command(NamedTuple):

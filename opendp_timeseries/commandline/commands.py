@@ -9,7 +9,7 @@ from typing import Final
 
 import opendp_timeseries as ts
 from opendp_timeseries._validate import real
-from opendp_timeseries.commandline.forms import decimal_commas, likely_times
+from opendp_timeseries.commandline.forms import likely_times, other_decimals
 from opendp_timeseries.commandline.inputs import (
     amplitudes_of,
     check_of,
@@ -69,13 +69,12 @@ def _causes(result: LogCheck, options: argparse.Namespace) -> Iterator[str]:
     column = "give another column than {} ({}), if that is wrong"
     form = "ISO 8601, such as 2024-03-01T08:30" if options.time_format is None else repr(options.time_format)
     remedy = "give `time_format` as they are, such as '%d.%m.%Y %H:%M', or `time_unit` for numbers since 1970"
-    if result.unreadable_time > _LIKELY_SHARE * result.rows and options.file.suffix.lower() in CSV_SUFFIXES:
-        remedy = likely_times(options.file, options.time, delimiter_of(options), options.encoding) or remedy
-    cause, commas = "values are not written as numbers, such as 12.5: ", 0
-    if result.no_value and options.file.suffix.lower() in CSV_SUFFIXES:
-        commas, sample = decimal_commas(options.file, options.value, delimiter_of(options), options.encoding)
-        if commas:
-            cause = f"{commas} of the first {sample} values have a decimal comma: write a point there, as in 12.5; or "
+    is_text, written = options.file.suffix.lower() in CSV_SUFFIXES, (delimiter_of(options), options.encoding)
+    if is_text and result.unreadable_time > _LIKELY_SHARE * result.rows:
+        remedy = likely_times(options.file, options.time, *written) or remedy
+    mark = options.value_decimal
+    if is_text and result.no_value and (advice := other_decimals(options.file, options.value, *written, mark)):
+        yield f"{result.no_value} of {result.rows} rows have no value. {advice}."
     likely = {
         "identifier": (result.without_identifier, "people are told apart by another column: "),
         "time": (
@@ -87,7 +86,7 @@ def _causes(result: LogCheck, options: argparse.Namespace) -> Iterator[str]:
             "the log is of another time than the grid, or its days and months are read in the other order: correct"
             " `start` and `end`, `file`, or `time_format`",
         ),
-        "value": (result.no_value or 0, cause),
+        "value": (result.no_value or 0, f"values are not written as numbers, such as 12{mark}5: "),
         "by": (
             result.unknown_key or 0,
             "keys are spelled otherwise than in `keys`, by spaces, capital letters, zeros in front or an `encoding`:"
@@ -95,7 +94,7 @@ def _causes(result: LogCheck, options: argparse.Namespace) -> Iterator[str]:
         ),
     }
     for name, (number, cause) in likely.items():
-        if number > (0 if name == "value" and commas else _LIKELY_SHARE) * result.rows:
+        if number > _LIKELY_SHARE * result.rows:
             end = "" if name == "start" else column.format(f"`{name}`", getattr(options, name))
             yield f"{number} of {result.rows} rows do not count. The likely cause: {cause}{end}."
 

@@ -29,7 +29,6 @@ _ROWS: Final = 500
 _SHARE: Final = 0.5
 _DAYS: Final = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%y", "%m/%d/%y")
 _CLOCKS: Final = (" %H:%M", " %H:%M:%S", "", " %I:%M %p", " %I:%M:%S %p", ", %H:%M", ", %H:%M:%S", "T%H:%M:%S")
-_COMMA: Final = re.compile(r"[+-]?\d*,\d+")
 #: Units of numbers since 1970, by how many digits those of our time have.
 _UNITS: Final = {10: "s", 13: "ms", 16: "us", 19: "ns"}
 
@@ -98,10 +97,13 @@ def check_delimiter(path: Path, delimiter: str, columns: Sequence[str], encoding
         )
 
 
-def decimal_commas(path: Path, column: str, delimiter: str, encoding: str | None) -> tuple[int, int]:
-    """Return how many of the first values of a log are numbers with a decimal comma, and of how many. Private."""
+def other_decimals(path: Path, column: str, delimiter: str, encoding: str | None, decimal: str) -> str:
+    """Say which flag reads more values of a log, as some have the other decimal mark; nothing if none has. Private."""
     texts = list(itertools.islice(_texts(path, column, delimiter, encoding), _ROWS))
-    return sum(_COMMA.fullmatch(text) is not None for text in texts), len(texts)
+    other = "," if decimal == "." else "."
+    number = sum(re.fullmatch(rf"[+-]?\d*[{other}]\d+", text) is not None for text in texts)
+    mark = f"{number} of the first {len(texts)} values have another decimal mark: give `value_decimal` '{other}'"
+    return mark if number else ""
 
 
 def likely_times(path: Path, column: str, delimiter: str, encoding: str | None) -> str:

@@ -135,7 +135,7 @@ def read_log(options: argparse.Namespace, grid: ts.TimeGrid, *, step_cap: int) -
         return log
     delimiter, named = delimiter_of(options), [name for name in columns.values() if name is not None]
     check_delimiter(options.file, delimiter, named, options.encoding)
-    how = {"delimiter": delimiter, **chosen(options, "time_format", "time_unit")}
+    how = {"delimiter": delimiter, **chosen(options, "time_format", "time_unit", "value_decimal")}
     how |= chosen(options, "encoding") if options.encoding else {}
     return read_csv_log(options.file, reading, zone=zone, **how)
 

@@ -148,6 +148,8 @@ def _look(given: dict[str, Any], *, quiet: bool = False) -> None:
     if not source.is_legible:
         named = "is not in UTF-8: give --encoding, such as cp1251 or gb18030, or save the file as UTF-8"
     how = "".join(f"; {name} is {toml_text(given[name])}" for name in ("delimiter", "encoding") if name in given)
+    if "value" in given and given.get("delimiter") == ";" and "value_decimal" not in given:  # rows are private
+        how += "; as often with semicolons, values may have decimal commas: give --value-decimal ',' if so"
     if not quiet:
         print(f"The first line of {there} {named}{how}.", file=sys.stderr)
 

@@ -197,6 +197,8 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
         "time_format": Word(str, "how a CSV file writes times (ISO 8601)", "%d.%m.%Y %H:%M", needs=("file",)),
         "time_unit": Word(str, f"unit of times that are numbers since 1970: {', '.join(TIME_UNITS)}", "s",
             needs=("file",), bars=(("times_zone", ", as numbers are in UTC"),)),
+        "value_decimal": Word(str, "decimal mark of the values in a CSV file", ",", usual=".", choices=(".", ","),
+            needs=("value",)),
         "delimiter": Word(str, "the character between the fields of a CSV file (a comma; in .tsv a tab)", ";",
             needs=("file",)),
         "encoding": Word(encoding, "encoding of a CSV file, such as cp1252 of Windows in western Europe (UTF-8)",

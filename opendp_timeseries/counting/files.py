@@ -67,6 +67,8 @@ _FIELDS: Final = {
     "z": "(?:(?P<named>Z)|(?P<sign>[+-])(?P<hours>00):?(?P<minutes>00))",
 }  # fmt: skip
 _GROUPS: Final = ("hour", "minute", "second", "fraction", "named", "sign", "hours", "minutes")
+#: In place of each byte, that which it is where a comma is the decimal mark, and a point is none.
+_COMMAS_AS_POINTS: Final = bytes.maketrans(b",.", b".,")
 _OFFSET: Final = re.compile(r"[+\N{MINUS SIGN}-] ?\d")
 
 
@@ -78,6 +80,7 @@ class CsvForm(TypedDict, total=False):
     delimiter: str
     time_format: str | None
     time_unit: str | None
+    value_decimal: str
 
 
 def read_csv_log(path: Path, reading: Reading, **form: Unpack[CsvForm]) -> Log:
@@ -131,6 +134,7 @@ def csv_batches(
     delimiter: str = ",",
     time_format: str | None = None,
     time_unit: str | None = None,
+    value_decimal: str = ".",
     notes: list[str] | None = None,
 ) -> Iterator[Log]:
     """Read columns of a CSV file with a header, some rows at a time: individuals by numbers, times in UTC, and keys.
@@ -156,12 +160,14 @@ def csv_batches(
     :param time_format: how times are written, in the terms of ``datetime.strptime``. They are in UTC if it holds ``Z``,
         ``UTC``, ``GMT`` or an offset of zero as it stands; any other offset is ``%z``.
     :param time_unit: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``, if times are numbers of these since 1970-01-01 in UTC.
+    :param value_decimal: the decimal mark of values, a point or a comma. Neither stands between thousands.
     :param notes: takes what there is to say of all rows at the end. Private.
     :raises ValueError: if a column is not in the header, or is there more than once; if a parameter does not serve.
     """
     read_times, clock = _times_reader(time_format, time_unit), parse_zone(zone) or dt.UTC
     if len(delimiter) != 1 or delimiter.isalnum() or delimiter in '"\r\n\0':
         raise Refusal("delimiter", delimiter, "must be one character that separates fields, such as ',' or ';'")
+    has_commas = check.choice("value_decimal", value_decimal, (".", ",")) == "," and source.value is not None
     try:
         legible = encoding_name(encoding)
     except ValueError as error:
@@ -179,6 +185,8 @@ def csv_batches(
             times = read_times(when).in_utc(clock)
             unread = np.isnat(times)
             unread[unread] = [text.strip() != "" for text in _some(when, np.flatnonzero(unread))]
+            if has_commas:
+                extras = (*extras[:-1], _with_points(extras[-1]))
             columns = [people(who), Column("text", times, aware=True, unread=unread), *map(_texts, extras)]
             return Log(zip(source.columns, columns, strict=True))
 
@@ -261,6 +269,15 @@ def _texts(texts: Field) -> Column:
         return Column("text", cells=[text or None for text in texts])
     encoded = texts.dictionary_encode()
     return Column("text", cells=Texts(encoded.dictionary.cast("large_binary")), codes=encoded.indices.to_numpy())
+
+
+def _with_points(texts: Field) -> Field:
+    """Return texts in which commas and points have changed places."""
+    if isinstance(texts, list):
+        return [text.translate(_COMMAS_AS_POINTS) for text in texts]
+    *buffers, data = texts.buffers()
+    text = (data or b"") and data.to_pybytes().translate(_COMMAS_AS_POINTS)
+    return texts.from_buffers(texts.type, len(texts), [*buffers, sys.modules["pyarrow"].py_buffer(text)])
 
 
 def _some(texts: Field, rows: Ints) -> list[str]:

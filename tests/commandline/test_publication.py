@@ -1037,6 +1037,8 @@ def test_init_shows_no_row_of_a_log_without_a_header(tmp_path, capsys, line):
     publication._look(given)
     assert 'names the columns who, card, when, local, a "stop", a, a,b; delimiter is ";".' in capsys.readouterr().err
     assert given["delimiter"] == ";"
+    publication._look(given | {"value": "a"})
+    assert "values may have decimal commas: give --value-decimal ',' if so" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("encoding", ["cp1251", "utf-16", "gb18030"])
@@ -1126,20 +1128,22 @@ def test_check_names_the_form_of_a_file(tmp_path, capsys, monkeypatch, when, for
         assert "hold bytes" not in said
 
 
-@pytest.mark.parametrize(("commas", "rows"), [(9, 9), (3, 9), (0, 9)])
-def test_check_names_values_with_a_decimal_comma(tmp_path, capsys, monkeypatch, commas, rows):
+@pytest.mark.parametrize("mark", [".", ","])
+@pytest.mark.parametrize("others", [9, 3, 0])
+def test_check_names_values_with_another_decimal_mark(tmp_path, capsys, monkeypatch, mark, others):
     monkeypatch.chdir(tmp_path)
-    values = ["12,5"] * commas + ["12.5"] * (rows - commas)
+    other = {".": ",", ",": "."}[mark]
+    values = [f"12{other}5"] * others + [f"12{mark}5"] * (9 - others)
     lines = "".join(f"{card};2024-03-01;{value}\n" for card, value in enumerate(values))
     (tmp_path / "log.csv").write_text(f"card;when;minutes\n{lines}")
     flags = "--identifier card --time when --value minutes --bound 60 --start 2024-03-01 --size 9 --step 1d"
-    assert main(["check", "log.csv", "--delimiter", ";", *flags.split()]) == 0
+    check = ["check", "log.csv", "--delimiter", ";", *flags.split(), "--value-decimal"]
+    assert main([*check, mark]) == 0
     said = " ".join(capsys.readouterr().err.split())
-    cause = (
-        f"{commas} of the first {rows} values have a decimal comma: write a point there, as in 12.5; or give another"
-    )
-    assert (f"{commas} of {rows} rows do not count. The likely cause: {cause} column than --value" in said) == bool(
-        commas
-    )
-    assert ("Nothing would be counted, with any caps" in said) == (commas == rows)
-    assert ("0.0% of the values" in said) == (commas < rows)
+    advice = f"{others} of the first 9 values have another decimal mark: give --value-decimal '{other}'."
+    assert (f"{others} of 9 rows have no value. {advice}" in said) == bool(others)
+    assert ("The likely cause: values are not written as numbers" in said) == (others == 9)
+    assert ("Nothing would be counted, with any caps" in said) == (others == 9)
+    if others == 9:
+        assert main([*check, other]) == 0
+        assert "0 have no value" in capsys.readouterr().err
