@@ -455,7 +455,9 @@ def _single_figure(series: ts.Series, unit: str, guarantee: str | None = None) -
         middle = min(max(overview.ahead, half), size - half) if overview.ahead < size else size // 2
         ends = slice(middle - half, middle + half + 1, _ENLARGED)
         axes.set_xlim(*at[ends])
-        reach(axes, steps.window(*np.searchsorted(grid.edges(), at[ends])))
+        part = steps.window(*np.searchsorted(grid.edges(), at[ends]))
+        reach(axes, part)
         begins, ends = instants_as_text(overview.grid)[ends]
-        axes.set_title(f"{begins} to {ends}, enlarged", loc="left", fontsize="medium")
+        cut = ", its widest intervals cut at the edge" if part.is_cut else ""
+        axes.set_title(f"{begins} to {ends}, enlarged{cut}", loc="left", fontsize="medium")
     return figure

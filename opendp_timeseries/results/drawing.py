@@ -6,7 +6,9 @@ A long series is drawn on a page by the means of longer steps, with intervals of
 import contextlib
 import math
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,13 +37,16 @@ _LONGER: Final = {
     "1h": ("hours", 4),
     **{f"{number}h": (f"{number} hours", 4) for number in (3, 6, 12)},
 }
-#: An interval may stretch an axis by so much of what the line takes of it, and noisy values by so much of both.
+#: Intervals wider than this, by the usual width, may stretch an axis by so much of what the line takes of it, and noisy
+#: values by so much of both.
+_WIDE: Final = 2.0
 _ROOM: Final = 0.5
 #: Series whose heights differ by this factor have axes of their own.
 _APART: Final = 10.0
 
 
-class Drawing(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Drawing:
     """Drawing of a series: its steps, or the means of longer ones."""
 
     grid: TimeGrid
@@ -56,8 +61,8 @@ class Drawing(NamedTuple):
     partial: Sequence[int] = ()  # which of these the series covers in part, as it may the first and the last
     names: list[str] | None = None  # of the steps, where these are no times of a calendar
     is_banded: bool = True
-    noisy_steps: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-    noisy: Array = np.empty(0)
+    noisy_steps: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    noisy: Array = field(default_factory=lambda: np.empty(0))
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -69,41 +74,58 @@ class Drawing(NamedTuple):
         """The first step and the last of each event: one that is long would be a slab of lines."""
         return [step for ends in runs_of(self.events) for step in dict.fromkeys(ends)]
 
-    @property
+    @cached_property
     def is_faint(self) -> bool:
         """True if the line is usually too uncertain to read, and grey."""
-        half = (self.high - self.low)[np.isfinite(self.high)] / 2
         values = self.values[np.isfinite(self.values)]
-        return bool(len(half) and is_uncertain(values.mean() if len(values) else np.nan, np.median(half)))
+        width = self._usual_width
+        return width > 0 and bool(is_uncertain(values.mean() if len(values) else np.nan, width / 2))
+
+    @property
+    def _usual_width(self) -> float:
+        width = (self.high - self.low)[np.isfinite(self.high)]
+        return float(np.median(width)) if len(width) else 0.0
 
     def window(self, start: int, end: int) -> "Drawing":
         """Return the values of some of the steps, by which an axis is chosen that shows no others."""
         values, low, high = (row[start:end] for row in (self.values, self.low, self.high))
         some = (self.noisy_steps >= start) & (self.noisy_steps < end)
         noisy_steps, noisy = self.noisy_steps[some] - start, self.noisy[some]
-        return self._replace(values=values, low=low, high=high, noisy_steps=noisy_steps, noisy=noisy)
+        return replace(self, values=values, low=low, high=high, noisy_steps=noisy_steps, noisy=noisy)
 
+    @cached_property
     def reach(self) -> tuple[float, float]:
-        """Return what the axis must reach, from zero or below: wide intervals stretch it by half of the line at most.
+        """What the axis must reach, from zero or below: all intervals but those far wider than usual.
 
-        Where the line is too uncertain to read, they are what is seen, but for a few.
+        These stretch it by half of the line at most.
         """
-        low, high = (end[np.isfinite(end)] for end in (self.low, self.high))
-        lowest, highest = (float(np.quantile(end, at)) if len(end) else 0.0 for end, at in ((low, 0.02), (high, 0.98)))
-        least, greatest = float(np.fmin.reduce(self.values)), float(np.fmax.reduce(self.values))
-        bottom, top = float(np.fmin(least, 0.0)), greatest if np.isfinite(greatest) else 0.0
-        room = math.inf if self.is_faint else _ROOM * (top - bottom)
-        return min(bottom, max(lowest, bottom - room)), max(top, min(highest, top + room))
+        usual = self.high - self.low <= _WIDE * self._usual_width
+        bottom, top = _ends([self.values, self.low[usual], self.high[usual]])
+        line, highest = _ends([self.values])[1], _ends([self.high])[1]
+        return bottom, max(top, min(highest, line + _ROOM * (line - bottom)))
 
-    def clip_noisy(self) -> Array:
-        """Return noisy values, at an edge where they lie far beyond all else: they would press it into a line."""
-        low, high = self.reach()
+    @property
+    def is_cut(self) -> bool:
+        """True if an interval goes on beyond what the axis must reach."""
+        lowest, highest = _ends([self.low, self.high])
+        return lowest < self.reach[0] or highest > self.reach[1]
+
+    @cached_property
+    def clipped_noisy(self) -> Array:
+        """Noisy values, at an edge where they lie far beyond all else: they would press it into a line."""
+        low, high = self.reach
         room = _ROOM * (high - low) if high > low else math.inf
         return np.clip(self.noisy, low - room, high + room)
 
     def title(self, name: str) -> str:
         """Return what stands above the figure."""
         return f"{name} (grey: too uncertain to read)" if self.is_faint else name
+
+
+def _ends(rows: Sequence[Array]) -> tuple[float, float]:
+    """Return the least and the greatest of what is known, or zero if that is less, or greater."""
+    known = np.nan_to_num(np.concatenate([*rows, [0.0]]))
+    return float(known.min()), float(known.max())
 
 
 def drawing_of_profile(profile: Profile) -> Drawing:
@@ -144,7 +166,8 @@ def drawing_of(series: AnySeries, grid: TimeGrid, level: float, figures: int = 1
     drawn, starts = drawing_of_totals(sums, level), sums.starts
     sizes = np.ones(len(starts)) if series.is_mean else np.diff(starts, append=grid.size)
     least, greatest = (by.reduceat(series.values, starts) for by in (np.minimum, np.maximum))
-    return drawn._replace(
+    return replace(
+        drawn,
         values=drawn.values / sizes,
         low=drawn.low / sizes,
         high=drawn.high / sizes,
@@ -168,7 +191,7 @@ def _longer(series: AnySeries, grid: TimeGrid, room: int) -> tuple[AnyTotals, st
 
 def common_axis(drawings: Iterable[Drawing]) -> tuple[float, float] | None:
     """Return what an axis of several drawings must reach; None if their heights differ tenfold, so each has its own."""
-    ends = [drawn.reach() for drawn in drawings]
+    ends = [drawn.reach for drawn in drawings]
     tops = [top for _, top in ends]
     if tops and max(tops) > _APART * min(tops):
         return None

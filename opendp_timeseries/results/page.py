@@ -103,13 +103,17 @@ def _figures(contents: Contents) -> str:
         "Rest the pointer on a figure, or tap it, to read its numbers.",
         f"The first or the last of the {first.longer} is there in part, and not drawn." if first.partial else "",
         f"{GREY}, and figures where that is usual." if grey else "",
+        "An interval that touches the edge goes on beyond it."
+        if any(item.is_cut for item in drawings.values())
+        else "",
         "More figures open by their names." if closed else "",
         "Axes differ, as some series are more than ten times as high as others." if scaled else "",
         f"The first {len(drawings)} of {len(contents.series)} series are drawn."
         if len(drawings) < len(contents.series)
         else "",
     ]
-    return "".join(blocks) + f'<p class="key">{key}</p><p class="note">{" ".join(filter(None, notes))}</p>'
+    faint = " faint" if len(grey) == len(drawings) else ""
+    return "".join(blocks) + f'<p class="key{faint}">{key}</p><p class="note">{" ".join(filter(None, notes))}</p>'
 
 
 def _details(title: str, content: str, kind: str = "folded") -> str:
@@ -121,7 +125,7 @@ def _scaled(contents: Contents, drawn: dict[str, Drawing]) -> tuple[dict[str, st
     """Return figures with equal axes, or with axes of their own, and whether it is these, as heights differ tenfold."""
     common, captioned = common_axis(drawn.values()), len(contents.series) > 1
     figures = {
-        name: figure(name, item, contents.unit, contents.level, common or item.reach(), captioned=captioned)
+        name: figure(name, item, contents.unit, contents.level, common or item.reach, captioned=captioned)
         for name, item in drawn.items()
     }
     return figures, common is None
@@ -213,7 +217,7 @@ def _before(contents: Contents) -> str:
 
 def _usual(contents: Contents) -> str:
     figures = "".join(
-        f'<div class="one">{figure(title, drawn, contents.unit, contents.level, drawn.reach(), captioned=True)}</div>'
+        f'<div class="one">{figure(title, drawn, contents.unit, contents.level, drawn.reach, captioned=True)}</div>'
         for title, drawn in ((title, drawing_of_profile(profile)) for title, profile in contents.profiles.items())
     )
     of = f" of {_text(next(iter(contents.series)))}" if len(contents.series) > 1 else ""

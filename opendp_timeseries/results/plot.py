@@ -50,6 +50,7 @@ _LABEL: Final = 36
 _DATES: Final = 9
 #: Share of an axis that stays free beyond what is drawn.
 _MARGIN: Final = 0.05
+_CUT: Final = "At the edge, the widest intervals are cut"
 #: Height of a line of small words, in inches.
 _LINE_OF_WORDS: Final = 0.16
 #: By how this is placed, an axis shows whether it is one of Matplotlib's dates. It is no whole day or hour.
@@ -175,18 +176,23 @@ def plot_totals(
     """
     if totals.keys is not None:
         raise Refusal("totals", ..., f"are of {len(totals.keys)} keys", "draw one of by_key()")
-    series, (low, _) = totals.series, totals.interval(confidence_level)
+    series, drawn = totals.series, drawing_of_totals(totals, confidence_level)
     over = "means" if series.is_mean else "totals"
     lines = [
         _time_label(totals.grid),
         captions.guarantee_in_words(series.release, series.sources, None),
-        f"Blue line: {over}{captions.step_in_words(totals.grid)} of {captions.models_of([series])}",
-        f"Grey band: {confidence_level:.0%} intervals" if np.any(np.isfinite(low)) else "",
+        f"{_color(drawn)} line: {over}{captions.step_in_words(totals.grid)} of {captions.models_of([series])}",
+        f"Grey band: {confidence_level:.0%} intervals" if np.any(np.isfinite(drawn.low)) else "",
+        _CUT if drawn.is_cut else "",
         *captions.totals_in_words(totals),
     ]
     axes = _captioned(axes, unit, _filled(lines))
-    draw(axes, drawing_of_totals(totals, confidence_level), is_wide=True)
+    draw(axes, drawn, is_wide=True)
     return axes
+
+
+def _color(*drawings: Drawing) -> str:
+    return "Grey" if all(drawn.is_faint for drawn in drawings) else "Blue"
 
 
 def _release_of(series: object) -> Release:
@@ -234,7 +240,7 @@ def draw(axes: Axes, drawn: Drawing, columns: int = 1, *, is_wide: bool = False)
         thin: Style = {"color": "0.7", "linewidth": 0.8, "label": "error bars", "rasterized": len(at) > _FEW}
         axes.vlines(placed(at), below, above, **thin)
     # Many dots are a cloud, behind the line; few are points, each to be seen.
-    is_sparse, dotted = len(points) <= _FEW, drawn.clip_noisy()
+    is_sparse, dotted = len(points) <= _FEW, drawn.clipped_noisy
     look = {"s": 12.0, "alpha": 0.9} if is_sparse else {"s": 6.0, "alpha": 0.6}
     look["rasterized"] = not is_sparse  # or a vector drawing would hold every one of them
     dots: Style = {"color": ORANGE, "linewidth": 0, "zorder": 2.5} | look
@@ -263,9 +269,8 @@ def draw(axes: Axes, drawn: Drawing, columns: int = 1, *, is_wide: bool = False)
 
 def reach(axes: Axes, drawn: Drawing) -> None:
     """Let an axis reach as far as what is drawn needs; of those that share it, the one that needs most."""
-    low, high = drawn.reach()
-    dotted = drawn.clip_noisy()
-    low, high = min([low, *dotted]), max([high, *dotted])
+    low, high = drawn.reach
+    low, high = min([low, *drawn.clipped_noisy]), max([high, *drawn.clipped_noisy])
     shared = axes.get_shared_y_axes().get_siblings(axes)
     ends = [neighbour.get_ylim() for neighbour in shared if neighbour is not axes and neighbour.has_data()]
     margin = _MARGIN * (high - low) or 1.0
@@ -374,9 +379,8 @@ def _caption(
     parts, drawings = list(series.values()), list(drawn.values())
     count, made_from = release.design.signal.count, captions.made_from(release, parts[0])
     is_drawn, faint = captions.draws_noisy(parts[0]), sum(item.is_faint for item in drawings)
-    beyond = sum(int(np.count_nonzero(item.clip_noisy() != item.noisy)) for item in drawings)
+    beyond = sum(int(np.count_nonzero(item.clipped_noisy != item.noisy)) for item in drawings)
     events = sum(len(runs_of(item.events)) for item in drawings)
-    color = "Grey" if faint == len(drawings) else "Blue"
 
     def intervals(covered: Sequence[str]) -> str:
         words = dict.fromkeys(captions.measured(release, part) for part in parts if part.error_covers in covered)
@@ -386,10 +390,11 @@ def _caption(
     lines = [
         _time_label(drawings[0].grid),
         captions.guarantee_in_words(release, parts[0].sources, guarantee),
-        f"{color} line: {captions.models_of(parts)}",
+        f"{_color(*drawings)} line: {captions.models_of(parts)}",
         f"Dashed line: {captions.ahead_in_words(parts[0])}" if parts[0].ahead else "",
         f"Grey band: {band}, if the model is right" if band else "",
         f"Bars, at kept steps only: {bars}" if bars else "",
+        _CUT if any(item.is_cut for item in drawings) else "",
         f"Orange dots: {made_from}{', before the total' if parts[0].levelled else ''}"
         if is_drawn
         else f"Made from {made_from}; they are not drawn",

@@ -519,11 +519,11 @@ def test_the_hour_that_the_clock_repeats_has_its_offset_everywhere(tmp_path):
 def test_an_axis_reaches_as_far_as_the_band():
     series = ts.Series(np.full(6, 5.0), release=smoothed(6).release, standard_error=6.0)
     drawn = drawing_of(series, HOURS, 0.9)
-    low, high = drawn.reach()
+    low, high = drawn.reach
     assert (low, high) == (pytest.approx(-4.87, abs=0.01), pytest.approx(14.87, abs=0.01))
     band = re.search('class="band" d="([^"]+)"', figure("x", drawn, "x", 0.9, (low, high), captioned=False))[1]
     assert max(map(float, re.findall(r"M[\d.]+ ([\d.]+)H", band))) == 300.0  # its lower end, at the lower edge
-    assert drawing_of(smoothed(), DAYS, 0.9).reach()[0] == 0.0
+    assert drawing_of(smoothed(), DAYS, 0.9).reach[0] == 0.0
 
 
 def test_an_axis_of_means_does_not_reach_for_steps_that_are_not_drawn():
@@ -531,7 +531,7 @@ def test_an_axis_of_means_does_not_reach_for_steps_that_are_not_drawn():
     drawn = drawing_of(smoothed(1440), grid, 0.9)
     assert drawn.longer == "days"
     assert drawn.ends[1] == pytest.approx(70.0)  # of its hours
-    assert drawn.reach()[1] < 55.0
+    assert drawn.reach[1] < 55.0
 
 
 def test_every_printed_page_of_a_workbook_has_its_titles_and_notes_are_not_cut_off(tmp_path):

@@ -358,11 +358,11 @@ def test_noise_far_beyond_all_else_stretches_no_axis(axes):
     series = smoothed(noisy)  # a line from 2 to 4, whose band is from 0.36 to 7.3
     series.plot(axes=axes)
     assert labelled(axes, "noisy values").get_offsets()[:, 0].tolist() == [k for k in range(48) if k not in (3, 40)]
-    low, high = drawing_of_steps(series, GRID, 0.9).reach()
-    assert (low, high) == (0.0, 6.0)  # a band stretches it by half of the line
+    low, high = drawing_of_steps(series, GRID, 0.9).reach
+    assert (low, high) == (0.0, pytest.approx(7.29, abs=0.01))  # a band as wide as usual is in it
     marks = [tuple(a.get_offsets()[0]) for a in axes.get_children() if a.get_label() == "beyond"]
-    assert marks == [(3, pytest.approx(9.0)), (40, pytest.approx(-3.0))]
-    assert axes.get_ylim() == pytest.approx((-3.6, 9.6))
+    assert marks == [(3, pytest.approx(1.5 * high)), (40, pytest.approx(-0.5 * high))]
+    assert axes.get_ylim() == pytest.approx((-0.6 * high, 1.6 * high))
     assert "Triangles at the edge: noisy values beyond it (2)" in axes.get_xlabel()
     # All that interpolation draws is at the noisy values.
     interpolate(noisy).plot(axes=axes)
@@ -376,17 +376,25 @@ def test_an_axis_is_chosen_by_the_line_as_on_a_page(axes, agg):
     errors = np.where(np.arange(48) == 7, 9000.0, 50.0)
     series = Series(values, release=release, standard_error=errors, error_covers="counts")
     series.plot(axes=axes)
-    low, high = drawing_of_steps(series, GRID, 0.9).reach()
+    low, high = drawing_of_steps(series, GRID, 0.9).reach
     assert (low, axes.get_ylim()[0]) == (0.0, 0.0)
-    assert 1000 < high <= 1500 < axes.get_ylim()[1] < 1600
+    assert high == 1500 < axes.get_ylim()[1] < 1600
+    assert "At the edge, the widest intervals are cut" in axes.get_xlabel()
     page = series.to_html(grid=GRID)
+    assert "An interval that touches the edge goes on beyond it." in page
+    assert '<p class="key">' in page
     top = re.search(r'<div class="y">.*<span style="top:0.00%">([^<]+)<', page)[1]
     assert high <= float(top.replace("\u202f", "")) <= 2000
     assert labelled(axes, "series").get_color() == "#0072B2"
-    dim = dataclasses.replace(series, standard_error=np.full(48, 1500.0)).plot(grid=GRID)
+    unknown = dataclasses.replace(series, standard_error=np.full(48, 1500.0))
+    assert '<p class="key faint">' in (page := unknown.to_html(grid=GRID))
+    assert "goes on beyond it" not in page
+    assert "Grey line: totals" in unknown.resample(12, grid=GRID).plot().get_xlabel()
+    dim = unknown.plot(grid=GRID)
     assert labelled(dim, "series").get_color() == "0.55"
     assert dim.get_ylim()[0] < 1000 - Z90 * 1500 < 0
     assert "Grey line: " in dim.get_xlabel()
+    assert "cut" not in dim.get_xlabel()
     # What else is on the axes keeps its place.
     figure_axes = agg.figure().subplots()
     figure_axes.plot([0, 47], [-5000.0, 9000.0])
