@@ -27,12 +27,12 @@ from opendp_timeseries.commandline.inputs import amplitudes_of, chosen, grid_of,
 from opendp_timeseries.commandline.outputs import CONFIDENCE, STEPS, captions, reconstructed, write_preview
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import stage
-from opendp_timeseries.commandline.words import wrapped
+from opendp_timeseries.commandline.words import share, wrapped
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.grid import ONE_DAY, PERIODS
 from opendp_timeseries.ledger.book import Entry
-from opendp_timeseries.planning.errors import ExpectedError
+from opendp_timeseries.planning.errors import ALIKE, ExpectedError
 from opendp_timeseries.planning.preview import made_up_rates, made_up_releases
 from opendp_timeseries.plugin.mechanisms import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
@@ -349,13 +349,14 @@ def _accuracy(options: argparse.Namespace, errors: dict[str, dict[str, float]]) 
     if options.groups:
         note += " Of groups, the largest stands here."
     if options.by:
+        note += f" {ALIKE}"
+    if not options.participation and options.participation_cap is None:
         note += (
-            " All of it is as if all keys were alike: where a few are large, theirs and those of totals may be up to"
-            " twice as wide."
+            " Where most people come often, ± may be half as large again, of totals most: say it by --participation."
         )
-    if options.level and (share := next(iter(of_series.values())) / options.level) > _MUCH:
+    if options.level and (much := next(iter(of_series.values())) / options.level) > _MUCH:
         note += (
-            f" Those of series are up to {share:.0%} of the level: longer steps, fewer keys or more budget show more."
+            f" Those of series are up to {much:.0%} of the level: longer steps, fewer keys or more budget show more."
         )
     return [text_table(("known to", *of_series), rows), "", wrapped(note)]
 
@@ -379,6 +380,7 @@ def _errors(options: argparse.Namespace, plan: Plan) -> dict[str, dict[str, floa
     shape["season_amplitudes"] = amplitudes_of(options, grid_of(parts[0].cut(options)))
     if all(value is None for value in shape.values()):
         return {}
+    shape["participation"] = dict(map(share, options.participation or ()))
     half = float(ndtri((1 + CONFIDENCE) / 2))
 
     def expected(number: int, over: int) -> dict[str, float]:

@@ -280,7 +280,7 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
     "plan": ("what is known of the series, roughly: of each key, for the error to expect", {
         "participation": Word(part, "in how many steps individuals come, as far as that is public knowledge: 90%:20"
             " 100%:500 says that 90% come in at most 20, and the heaviest in 500", ["90%:20", "100%:500"], is_list=True,
-            of=("plan",)),
+            of=_EXPECTED),
         "level": Word(float, "mean count of a step", 200.0, of=_EXPECTED),
         "deviation": Word(float, "standard deviation of departures from level and seasons, in counts", 20.0,
             of=_EXPECTED),

@@ -211,16 +211,21 @@ class Programme:
         domain, metric = chain.output_space
         return chain >> make_part(domain, metric, self.designs[numbers[0] - 1], self.budget.view, parent)
 
-    def expected_errors(self, *, over: int = 1, **assumed: Unpack[SignalDescription]) -> tuple[ExpectedError, ...]:
+    def expected_errors(
+        self, *, over: int = 1, participation: Mapping[float, int] | None = None, **assumed: Unpack[SignalDescription]
+    ) -> tuple[ExpectedError, ...]:
         """Return the expected errors of each release, as :func:`~opendp_timeseries.plan` does, without private data.
 
         They exclude what caps leave out. Totals over time and numbers of individuals err by their noise; the number of
-        everybody at each key errs at most by the noise of the last tier. For private series, counts are assumed to be
-        spread evenly over the octaves of how often people come, and sums of a value to be of typical ones; for a panel,
-        errors are of each key, with those of the totals.
+        everybody at each key errs at most by the noise of the last tier. Sums of a value are assumed to be of typical
+        ones; for a panel, errors are of each key, with those of the totals.
 
         :param over: how many steps in a row are added up: 24 for days of hours, and at most all steps of a release. Of
             sums, the error of ``smoothed`` and of totals is known, unless steps are sampled.
+        :param participation: for private series, in how many steps of a release people come, as
+            ``{0.9: 20, 1.0: 500}``: 90% in at most 20, the heaviest in 500, or in all if there are fewer. By default,
+            counts are spread evenly over the octaves of that; where most come often, errors are larger, of totals by
+            up to 60%.
         :param assumed: description of the series, as for :func:`~opendp_timeseries.plan`: ``level``,
             ``season_amplitudes``, ``deviation`` and ``time_scale``, or a **public** series that resembles the private
             series as ``proxy``.
@@ -236,7 +241,9 @@ class Programme:
         @lru_cache
         def at_tiers(count: Count, scale: float, usual: float) -> ExpectedError:
             assert count.tiers is not None
-            often = participation_of({}, count.reading.max_steps)
+            most = count.reading.max_steps
+            shares = {min(end, most): share for share, end in sorted((participation or {}).items())}
+            often = participation_of({share: end for end, share in shares.items()}, most)
             signal = described_signal(count.grid.size, **assumed, usual=usual)
             return error_at_tiers(signal, count, scale, often, min(over, count.grid.size))
 

@@ -34,7 +34,7 @@ from opendp_timeseries.design.tiers import Tiers, tiers_for
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.design.weighting import limit_steps
 from opendp_timeseries.grid import TimeGrid, check_grid
-from opendp_timeseries.planning.errors import error_at_tiers, expected_error
+from opendp_timeseries.planning.errors import ALIKE, error_at_tiers, expected_error
 from opendp_timeseries.planning.participation import Participation, participation_of, remaining_fraction
 from opendp_timeseries.planning.signal import SignalModel, described_signal
 
@@ -271,6 +271,8 @@ class Plan:
             yield f"The total of {name} ({keys} key{'s' if keys > 1 else ''}): expected error {error:.4g}{share}."
         if (remaining := len(self.recommended.totals) - _MAX_TOTALS) > 0:
             yield f"There are {remaining} more totals, in totals of the candidate."
+        if self.recommended.totals:
+            yield ALIKE
         yield events_in_words(design.count, noise_of_few(design.count, design.scale))
 
     def _sampling_advice(self) -> Iterator[str]:

@@ -28,6 +28,8 @@ from opendp_timeseries.smoothing.levels import level as level_of
 
 #: The share of the variance of a key's departures that is assumed common to all keys, like the weather's effect.
 _COMMON_SHARE: Final = 0.5
+#: What is assumed of the keys of a panel.
+ALIKE: Final = "Keys are taken to be alike: large ones, and totals that hold them, are known a little less well."
 #: Kept sets are drawn with this public seed, so that a plan is reproducible.
 _SEED: Final = 20220323
 _DRAWS: Final = 8

@@ -76,9 +76,9 @@ def plot(
     If the error of the series covers the counts, or their rate, a grey band shows it. If it covers the noise alone,
     only the noisy values have error bars: between them the error of the noise is smaller, but nothing is known of the
     counts. The caption says which, and what a cap leaves out. Dates are those of the grid's zone. The axis begins at
-    zero, or below, and is chosen by the line: wide intervals stretch it by half at most. A line that is usually too
-    uncertain to read is grey. Noisy values far beyond all else are marked at the edge, and single events by a dotted
-    line, or by two where they last: at the first of their steps, and at the last.
+    zero, or below, and is chosen by the line and usual intervals: far wider ones stretch it by half of the line at
+    most. A line that is usually too uncertain to read is grey. Noisy values far beyond all else are marked at the edge,
+    and single events by a dotted line, or by two where they last: at the first of their steps, and at the last.
 
     :param series: a :class:`~opendp_timeseries.Series`.
     :param keys: which series of a panel to draw, in this order; by default all, up to 60.

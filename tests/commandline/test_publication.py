@@ -680,7 +680,7 @@ def test_a_programme_says_how_well_numbers_will_be_known(city, capsys):
         widest = half * max(error.smoothed for error in programme.expected_errors(over=over, **known)[::4])
         assert dict(zip(*columns_of(new, "known to", "series"), strict=True))[name] == f"±{widest:.3g}"
     assert "of the level" not in new
-    assert "All of it is as if all keys were alike: where a few are large, theirs and" in " ".join(new.split())
+    assert "Keys are taken to be alike: " in new
     assert re.search(
         r"Those of series are up to \d+% of the level: longer steps, fewer", " ".join(said("--level", "1").split())
     )
@@ -700,6 +700,9 @@ def test_a_programme_says_how_well_numbers_will_be_known(city, capsys):
         "district",
         "individuals",
     ]
+    often = said(*flags, "--participation", "90%:20", "100%:31")  # in all, where a month has fewer days
+    assert "say it by --participation" in " ".join(new.split())
+    assert "--participation" not in often
     assert main(["programme", "publication.toml", "--new", "--deviation", "20"]) == 2
     assert not (city / "trips.ledger").exists()
     assert f"season (line {line_of(city, 'season =')}) 24:60" in refusal(capsys)

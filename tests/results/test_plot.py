@@ -387,7 +387,8 @@ def test_an_axis_is_chosen_by_the_line_as_on_a_page(axes, agg):
     assert high <= float(top.replace("\u202f", "")) <= 2000
     assert labelled(axes, "series").get_color() == "#0072B2"
     unknown = dataclasses.replace(series, standard_error=np.full(48, 1500.0))
-    assert '<p class="key faint">' in (page := unknown.to_html(grid=GRID))
+    page = unknown.to_html(grid=GRID)
+    assert '<p class="key faint">' in page
     assert "goes on beyond it" not in page
     assert "Grey line: totals" in unknown.resample(12, grid=GRID).plot().get_xlabel()
     dim = unknown.plot(grid=GRID)
