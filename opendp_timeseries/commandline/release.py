@@ -134,24 +134,23 @@ def _paying(
     def make(read: Callable[[], object]) -> Any:
         log = None if resume and number is None else read()  # of what is released, the ledger knows all
 
-        def announce() -> Any:
+        def announce(entry: int) -> None:
             nonlocal number
-            number = number or len(ledger.entries) + 1
+            number = entry
             remedy = "If its files do not appear, run the same command with --resume, which costs nothing."
             # Whoever is killed can say nothing.
             say(f"Entry {number} of {ledger.path} pays for this release. {remedy}")
-            return log
 
         with counting, held_back():
-            return ledger.release(measurement, announce, resume=resume)
+            return ledger.release(measurement, log, resume=resume, announce=announce)
 
     try:
         yield make
     except BaseException as error:
-        spent = number is not None
-        with contextlib.suppress(Exception):  # what cannot be found out may be spent
-            spent = number is not None and number <= len(ledger.entries)
-        if spent:
+        with contextlib.suppress(Exception):  # an error, or a signal, as it was written
+            open_entry = ledger.paid(measurement)
+            number = open_entry.number if open_entry is not None and open_entry.released is None else number
+        if number is not None:
             remedy = "run the same command with --resume for its files"
             error.add_note(f"entry {number} of {ledger.path} is spent: {remedy}")
         raise

@@ -187,7 +187,14 @@ class Ledger:
         book = self._read()
         return _guarantee(book, book.standing())
 
-    def release(self, measurement: native.Measurement, log: object, *, resume: bool = False) -> Any:
+    def release(
+        self,
+        measurement: native.Measurement,
+        log: object,
+        *,
+        resume: bool = False,
+        announce: Callable[[int], object] | None = None,
+    ) -> Any:
         """Make a release, if all releases together stay within the budget.
 
         The budget is spent when the entry is written, before anything is counted: if the measurement or the machine
@@ -197,6 +204,7 @@ class Ledger:
         :param log: a member of its domain, or a function that reads it, called once the budget allows the release.
         :param resume: use an entry that has paid for this measurement, see :meth:`paid`: complete it if it is open, or
             return its release once more. This costs nothing; that nobody saw the failed output is up to you.
+        :param announce: is called with the number of the entry once that is written, before anything is counted.
         :return: the output of the measurement, whose record is in the ledger by then.
         :raises TypeError, ValueError: if the budget would be exceeded, the design of the signal is not known, or the
             columns of the log are not those of the domain: before anything is spent or read.
@@ -215,6 +223,8 @@ class Ledger:
             # Open the file for the record first, so that a folder without write permission costs nothing.
             with files_together([self._path], replace=True, before_publishing=self._guard(book, check_lock)) as files:
                 self._write(book, self._guard(original, check_lock))
+                if announce is not None:
+                    announce(entry.number)
                 output = measurement(data)
                 releases = _check_releases(output, designs)
                 parent = _parent_of_entry(book, entry.number, designs)
