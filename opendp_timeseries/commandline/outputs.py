@@ -307,7 +307,9 @@ def captions(results: Results, options: argparse.Namespace, guarantee: str | Non
     unit = unit_of(results.series.release)
     return {
         "title": options.title,
-        "unit": unit if options.file is not None else unit.replace("individuals", "aircraft"),
+        "unit": options.unit or (unit if options.file is not None else unit.replace("individuals", "aircraft")),
+        "notes": options.notes or (),
+        "cite": options.cite,
         "confidence_level": CONFIDENCE,
         "beside": results.totals,
         "guarantee": _guarantee(results) if guarantee is None else f"Guarantee: {guarantee}",
@@ -322,7 +324,7 @@ def means_of(results: Results, options: argparse.Namespace, **change: Any) -> Co
     about: dict[str, Any] = captions(results, options) | {"records": _record(results)} | change
     if results.means is None:
         problem = "Means could not be made of these sums and their numbers, which are both in the record."
-        return contents_of(results.series, **about, notes=[problem])
+        return contents_of(results.series, **about | {"notes": [*about["notes"], problem]})
     about |= {"beside": (), "people": (), "unit": options.value}
     about["files"] = about["files"] | {"csv": f"{options.output.name}-means.csv"}
     about["title"] = f"{options.title or 'Private series'}: means of {options.value}"

@@ -2,12 +2,14 @@
 
 import argparse
 import difflib
+import os
 import re
 import sys
 import textwrap
 import tomllib
 import zoneinfo
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +17,7 @@ from opendp_timeseries._files import files_together
 from opendp_timeseries._refusal import ExistingFileRefusal, Quoted, Refusal
 from opendp_timeseries._text import read_text
 from opendp_timeseries.commandline.forms import first_line
-from opendp_timeseries.commandline.words import TABLES, WORDS, steps_of, toml_text, wrapped
+from opendp_timeseries.commandline.words import TABLES, WORDS, moved, steps_of, toml_text, wrapped
 
 _HEAD: Final = "All that is public about a release. No word of it may be chosen by looking at the log."
 _TABLE_OF: Final = {name: table for table, (_, words) in TABLES.items() for name in words}
@@ -101,7 +103,9 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
                     _answer(name, given, ask)
                     if name == "file":
                         _look(given)
-        files[path].write(_written(given).encode())
+        # Names in the file are relative to its folder.
+        here = {name: moved(name, value, partial(_from, path.parent)) for name, value in given.items()}
+        files[path].write(_written(here).encode())
     lacking = [name for name, word in WORDS.items() if word.ask == "must" and name not in given]
     lacking = [name for name in lacking if not (name == "end" and "size" in given)]
     order = ["programme", "programme --new"] if "every" in given else ["plan"]
@@ -115,6 +119,10 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
         f"Run with it, in this order: {', '.join(order)}; check, in private; release.",
     ]
     return wrapped(" ".join(filter(None, sentences)))
+
+
+def _from(folder: Path, file: str | Path) -> str:
+    return str(file) if Path(file).is_absolute() else os.path.relpath(file, folder)
 
 
 def _lacks_shape(given: dict[str, Any]) -> bool:

@@ -299,6 +299,11 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
         "figure": Word(str, "format of the figure", "svg", usual="png", choices=("png", "svg", "pdf", "none")),
         "title": Word(str, "what is counted, in words, for the figure, the page and the workbook", "Riders in London",
             of=(*_PLANS, "ledger")),
+        "unit": Word(str, "what the numbers are, for the same (by what is counted, such as individuals per hour)",
+            "trips per hour"),
+        "notes": Word(str, "sentences to add to those on what is protected, on the page and in the workbook",
+            ["Two stations were closed in May."], is_list=True),
+        "cite": Word(str, "how to cite them (title, times, guarantee, software and method)", "City of London, 2024"),
         "decimal": Word(str, "decimal mark of the CSV files: with a comma, a semicolon separates fields, as in"
             " spreadsheets of much of Europe", ",", usual=".", choices=(".", ",")),
         "page": Word(bool, "write OUTPUT.html, too: a page to publish, which needs no other file", True),
@@ -327,7 +332,8 @@ RUN: Final = {
         " noise do, for less noise", usual="fully adaptive", choices=("adaptive", "fully adaptive"), of=(), fixed=True),
     "add": Word(Path, "enter releases made without it, by their records", is_list=True, of=("ledger",)),
     "join": Word(Path, "write there, as .html, its series on grids that follow each other, smoothed together, and what"
-        " was revised by the last of them; of several kinds of series, a page each", of=("ledger",)),
+        " is revised, against the same page without the last of them; of several kinds of series, a page each",
+        of=("ledger",)),
     "planned": Word(bool, "list all that is planned, and not only how much of it", of=("ledger",)),
 }
 # fmt: on
@@ -348,6 +354,13 @@ def words_of(command: str) -> dict[str, Word]:
 def is_file_of_keys(keys: list[str]) -> bool:
     """Return whether this names a file that holds the keys."""
     return len(keys) == 1 and keys[0].lower().endswith(CSV_SUFFIXES)
+
+
+def moved(name: str, value: Any, move: Callable[[str | Path], object]) -> Any:
+    """Return the value of a word with the files that it names somewhere else."""
+    if WORDS[name].kind is Path:
+        return Path(str(move(value)))
+    return [str(move(value[0]))] if name == "keys" and is_file_of_keys(value) else value
 
 
 def wrapped(text: str) -> str:

@@ -35,7 +35,8 @@ def test_a_release_says_means_in_files_of_their_own(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     export(tmp_path / "trips.csv", 3)
     panel = ["--by", "station", "--keys", "a", "b", "--total", "city", "--people"] if keyed else []
-    command = ["trips.csv", *FLAGS.split(), "--end", "2024-03-15", *panel, "--output", "rides", "--datapackage"]
+    words = ["--unit", "minutes on a day", "--notes", "One & all.", "Two.", "--cite", "Ann, 2024"]
+    command = ["trips.csv", *FLAGS.split(), "--end", "2024-03-15", *panel, *words, "--output", "rides", "--datapackage"]
     assert main(command) == 0
     assert "rides-means.csv, " in " ".join(capsys.readouterr().out.split())
     releases = ts.read_releases((tmp_path / "rides.json").read_text())
@@ -49,6 +50,10 @@ def test_a_release_says_means_in_files_of_their_own(tmp_path, monkeypatch, capsy
     assert np.allclose([float(row["mean"]) for row in found], means.values, atol=0.51)
     page = html.unescape((tmp_path / "rides-means.html").read_text())
     assert "it holds the capped means of 'minutes'" in page
+    assert "Minutes on a day. " in (tmp_path / "rides.html").read_text()
+    for published in (page, html.unescape((tmp_path / "rides.html").read_text())):
+        assert "<p>One & all.</p><p>Two.</p>" in published
+        assert "<h2>How to cite</h2><p>Ann, 2024</p>" in published
     assert "(ε = 2, δ = 1e-06)-differential privacy" in page
     described = json.loads((tmp_path / "rides-datapackage.json").read_text())
     assert {"means", "page-of-means"} < {one["name"] for one in described["resources"]}

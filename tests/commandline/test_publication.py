@@ -1044,6 +1044,21 @@ def test_init_shows_no_row_of_a_log_without_a_header(tmp_path, capsys, line):
     assert "values may have decimal commas: give --value-decimal ',' if so" in capsys.readouterr().err
 
 
+def test_init_names_files_from_the_folder_of_the_publication(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "log.csv").write_text("card,when,at\nann,2024-03-01,a\n")
+    (tmp_path / "stations.csv").write_text("at\na\n")
+    flags = "--file log.csv --identifier card --time when --by at --start 2024-03-01 --size 9 --step 1d --epsilon 1"
+    for keys in ("stations.csv", str(tmp_path / "stations.csv")):
+        publication_file = tmp_path / "sub" / "days.toml"
+        assert main(["init", "sub/days.toml", *flags.split(), "--delta", "1e-6", "--keys", keys]) == 0
+        assert main(["check", "sub/days.toml"]) == 0
+        assert "1 individuals are on the grid" in capsys.readouterr().err
+        assert '\nfile = "../log.csv"\n' in publication_file.read_text()
+        publication_file.unlink()
+
+
 @pytest.mark.parametrize("encoding", ["cp1251", "utf-16", "gb18030"])
 def test_init_guesses_no_encoding_that_the_first_line_does_not_show(tmp_path, capsys, encoding):
     """In a wrong one, no listed key is that of a row."""
