@@ -18,7 +18,7 @@ from opendp_timeseries.commandline.words import (
     Word,
     check_drawable,
     flag,
-    moved,
+    relocate,
     steps_of,
     words_of,
 )
@@ -151,7 +151,7 @@ def _read(options: argparse.Namespace, operand: str) -> None:
     for name, value in values.items():
         if options.command == "ledger" and name != "ledger":
             continue
-        value = moved(name, value, folder.__truediv__)
+        value = relocate(name, value, folder.__truediv__)
         if getattr(options, name) is None:
             setattr(options, name, None if value is False else value)
         elif options.command != "plan":  # which compares

@@ -9,7 +9,7 @@ from typing import Final
 
 import opendp_timeseries as ts
 from opendp_timeseries._validate import real
-from opendp_timeseries.commandline.forms import likely_times, other_decimals
+from opendp_timeseries.commandline.forms import likely_decimal, likely_times
 from opendp_timeseries.commandline.inputs import (
     amplitudes_of,
     check_of,
@@ -73,7 +73,7 @@ def _causes(result: LogCheck, options: argparse.Namespace) -> Iterator[str]:
     if is_text and result.unreadable_time > _LIKELY_SHARE * result.rows:
         remedy = likely_times(options.file, options.time, *written) or remedy
     mark = options.value_decimal
-    if is_text and result.no_value and (advice := other_decimals(options.file, options.value, *written, mark)):
+    if is_text and result.no_value and (advice := likely_decimal(options.file, options.value, *written, mark)):
         yield f"{result.no_value} of {result.rows} rows have no value. {advice}."
     likely = {
         "identifier": (result.without_identifier, "people are told apart by another column: "),

@@ -97,13 +97,13 @@ def check_delimiter(path: Path, delimiter: str, columns: Sequence[str], encoding
         )
 
 
-def other_decimals(path: Path, column: str, delimiter: str, encoding: str | None, decimal: str) -> str:
-    """Say which flag reads more values of a log, as some have the other decimal mark; nothing if none has. Private."""
+def likely_decimal(path: Path, column: str, delimiter: str, encoding: str | None, decimal: str) -> str:
+    """Say by which flag more values of a log are read; nothing if none has a decimal mark but this. Private."""
     texts = list(itertools.islice(_texts(path, column, delimiter, encoding), _ROWS))
-    other = "," if decimal == "." else "."
-    number = sum(re.fullmatch(rf"[+-]?\d*[{other}]\d+", text) is not None for text in texts)
-    mark = f"{number} of the first {len(texts)} values have another decimal mark: give `value_decimal` '{other}'"
-    return mark if number else ""
+    mark = "," if decimal == "." else "."
+    number = sum(re.fullmatch(rf"[+-]?\d*[{mark}]\d+", text) is not None for text in texts)
+    advice = f"{number} of the first {len(texts)} values have another decimal mark: give `value_decimal` '{mark}'"
+    return advice if number else ""
 
 
 def likely_times(path: Path, column: str, delimiter: str, encoding: str | None) -> str:

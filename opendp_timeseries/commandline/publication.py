@@ -17,7 +17,7 @@ from opendp_timeseries._files import files_together
 from opendp_timeseries._refusal import ExistingFileRefusal, Quoted, Refusal
 from opendp_timeseries._text import read_text
 from opendp_timeseries.commandline.forms import first_line
-from opendp_timeseries.commandline.words import TABLES, WORDS, moved, steps_of, toml_text, wrapped
+from opendp_timeseries.commandline.words import TABLES, WORDS, relocate, steps_of, toml_text, wrapped
 
 _HEAD: Final = "All that is public about a release. No word of it may be chosen by looking at the log."
 _TABLE_OF: Final = {name: table for table, (_, words) in TABLES.items() for name in words}
@@ -104,7 +104,7 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
                     if name == "file":
                         _look(given)
         # Names in the file are relative to its folder.
-        here = {name: moved(name, value, partial(_from, path.parent)) for name, value in given.items()}
+        here = {name: relocate(name, value, partial(_from, path.parent)) for name, value in given.items()}
         files[path].write(_written(here).encode())
     lacking = [name for name, word in WORDS.items() if word.ask == "must" and name not in given]
     lacking = [name for name in lacking if not (name == "end" and "size" in given)]

@@ -356,11 +356,11 @@ def is_file_of_keys(keys: list[str]) -> bool:
     return len(keys) == 1 and keys[0].lower().endswith(CSV_SUFFIXES)
 
 
-def moved(name: str, value: Any, move: Callable[[str | Path], object]) -> Any:
-    """Return the value of a word with the files that it names somewhere else."""
+def relocate(name: str, value: Any, place: Callable[[str | Path], object]) -> Any:
+    """Return the value of a word, with the files that it names somewhere else."""
     if WORDS[name].kind is Path:
-        return Path(str(move(value)))
-    return [str(move(value[0]))] if name == "keys" and is_file_of_keys(value) else value
+        return Path(str(place(value)))
+    return [str(place(value[0]))] if name == "keys" and is_file_of_keys(value) else value
 
 
 def wrapped(text: str) -> str:

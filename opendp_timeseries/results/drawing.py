@@ -95,7 +95,7 @@ class Drawing:
 
     @cached_property
     def reach(self) -> tuple[float, float]:
-        """What the axis must reach, from zero or below: all intervals but those far wider than usual.
+        """Ends that the axis must reach, from zero or below: of all intervals but those far wider than usual.
 
         These stretch it by half of the line at most.
         """
@@ -124,8 +124,8 @@ class Drawing:
 
 def _ends(rows: Sequence[Array]) -> tuple[float, float]:
     """Return the least and the greatest of what is known, or zero if that is less, or greater."""
-    known = np.nan_to_num(np.concatenate([*rows, [0.0]]))
-    return float(known.min()), float(known.max())
+    numbers = np.nan_to_num(np.concatenate([*rows, [0.0]]))
+    return float(numbers.min()), float(numbers.max())
 
 
 def drawing_of_profile(profile: Profile) -> Drawing:
