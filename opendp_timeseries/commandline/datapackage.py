@@ -2,9 +2,10 @@
 
 import re
 import unicodedata
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
+
+from opendp_timeseries.results.contents import Contents
 
 #: Type and description of the columns of all tables; intervals hold with a probability, ``level``.
 _COLUMNS: Final = {
@@ -31,38 +32,31 @@ _NAMES: Final = {
 
 
 def data_package(
-    files: Mapping[str, Path],
-    headers: Mapping[str, tuple[str, ...]],
-    *,
-    title: str,
-    about: str,
-    level: float,
-    decimal: str,
-    encodings: Mapping[str, str],
+    name: str, ends: Collection[str], tables: Mapping[str, tuple[Sequence[str], str]], content: Contents, decimal: str
 ) -> dict[str, Any]:
     """Return the description of a data package.
 
-    :param files: by the end of their names.
-    :param headers: of those that are tables.
-    :param about: sentences for whoever finds it.
-    :param level: the probability with which intervals hold.
+    :param name: with which the names of all files begin.
+    :param ends: of their names.
+    :param tables: columns and encodings, in the words of Python, by these ends.
+    :param content: what the page of them says.
     :param decimal: the decimal mark of tables, which are separated by semicolons where it is a comma.
-    :param encodings: of tables, in the words of Python.
     """
     resources = []
-    for end, name in _NAMES.items():
-        if end not in files:
-            continue
-        resource: dict[str, object] = {"name": name, "path": files[end].name, "format": files[end].suffix[1:]}
-        if end in headers:
-            fields = [_field(column, level, decimal) for column in headers[end]]
-            resource |= {"profile": "tabular-data-resource", "mediatype": "text/csv", "encoding": encodings[end]}
+    for end in filter(ends.__contains__, _NAMES):
+        resource: dict[str, object] = {"name": _NAMES[end], "path": f"{name}{end}", "format": end.rpartition(".")[2]}
+        if end in tables:
+            columns, encoding = tables[end]
+            fields = [_field(column, content.level, decimal) for column in columns]
+            resource |= {"profile": "tabular-data-resource", "mediatype": "text/csv", "encoding": encoding}
             resource |= {"dialect": {"delimiter": ";" if decimal == "," else ","}}
             resource |= {"schema": {"fields": fields, "missingValues": [""]}}
         resources.append(resource)
-    stem = unicodedata.normalize("NFKD", files[".csv"].stem).encode("ascii", "ignore").decode().lower()
-    name = re.sub("[^a-z0-9._-]+", "-", stem).strip("-") or "release"
-    return {"profile": "data-package", "name": name, "title": title, "description": about, "resources": resources}
+    stem = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    about = {"title": content.title}
+    about |= {"description": " ".join([*content.first, *content.protected, *content.near, content.cite])}
+    identifier = re.sub("[^a-z0-9._-]+", "-", stem).strip("-") or "release"
+    return {"profile": "data-package", "name": identifier, **about, "resources": resources}
 
 
 def _field(name: str, level: float, decimal: str) -> dict[str, Any]:

@@ -133,8 +133,6 @@ def _texts(path: Path, column: str, delimiter: str, encoding: str | None) -> Ite
 
 
 def _reads(form: str, text: str) -> bool:
-    try:
-        dt.datetime.strptime(text, form)
-    except ValueError:
-        return False
-    return True
+    with contextlib.suppress(ValueError):
+        return bool(dt.datetime.strptime(text, form))
+    return False

@@ -4,6 +4,7 @@ import argparse
 import codecs
 import contextlib
 import io
+import itertools
 import json
 import os
 import sys
@@ -27,7 +28,7 @@ from opendp_timeseries.commandline.waiting import say
 from opendp_timeseries.grid import PERIODS
 from opendp_timeseries.reconstruction.smooth import series_of
 from opendp_timeseries.results.contents import Contents, contents_of, instants_as_text, offsets_as_text
-from opendp_timeseries.results.digits import digits_for, digits_of
+from opendp_timeseries.results.digits import digits_for
 from opendp_timeseries.results.drawing import drawing_of, drawing_of_steps
 from opendp_timeseries.results.frames import known_interval
 from opendp_timeseries.results.page import page_of
@@ -275,24 +276,14 @@ def _record(results: Results) -> str:
 
 def package_of(results: Results, content: Contents, options: argparse.Namespace, ends: Sequence[str]) -> bytes:
     """Return the data package of files, by the ends of their names, and of what they hold."""
-    keyed = results.series.release.keys is not None
-    package = data_package(
-        {end: options.output.with_name(options.output.name + end) for end in ends},
-        {
-            ".csv": ("key", *_COLUMNS) if keyed else _COLUMNS,
-            "-means.csv": ("key", *_OF_MEANS) if keyed else _OF_MEANS,
-            "-people.csv": _OF_PEOPLE,
-        },
-        title=content.title,
-        about=" ".join([*content.first, *content.protected, *content.near, content.cite]),
-        level=content.level,
-        decimal=options.decimal,
-        encodings={
-            ".csv": encoding_of(_keys_of(*results.totals, results.series)),
-            "-means.csv": encoding_of(_keys_of(results.series)),
-            "-people.csv": encoding_of(_keys_of(*results.people)),
-        },
-    )
+    key = () if results.series.release.keys is None else ("key",)
+    tables = {
+        ".csv": ((*key, *_COLUMNS), [*results.totals, results.series]),
+        "-means.csv": ((*key, *_OF_MEANS), [results.series]),
+        "-people.csv": (_OF_PEOPLE, results.people),
+    }
+    encoded = {end: (columns, encoding_of(itertools.chain(*map(_keys, of)))) for end, (columns, of) in tables.items()}
+    package = data_package(options.output.name, ends, encoded, content, options.decimal)
     return f"{json.dumps(package, ensure_ascii=False)}\n".encode()
 
 
@@ -343,42 +334,26 @@ def _table(every: Sequence[ts.Series], columns: tuple[str, ...], decimal: str, *
     grid = every[-1].release.design.count.grid
     local = grid.instants(zone="local")
     at = list(map("".join, zip(local.astype(str), offsets_as_text(local - grid.instants()), strict=True)))
+    states = [np.where(item.is_forecast, "forecast", np.where(item.kept, "yes", "no")) for item in by_key.values()]
     rows = (
         (key, *cells)
-        for (key, series), (low, high) in zip(by_key.items(), ends, strict=True)
-        for cells in zip(at, series.values.tolist(), low.tolist(), high.tolist(), _states(series), strict=True)
+        for key, series, (low, high), state in zip(by_key, by_key.values(), ends, states, strict=True)
+        for cells in zip(at, *(column.tolist() for column in (series.values, low, high, state)), strict=True)
     )
     return csv_of(header, rows if several else (row[1:] for row in rows), places, decimal).encode()
 
 
-def _states(series: ts.Series) -> list[str]:
-    """Say of each step whether it was kept, or is a forecast."""
-    words: list[str] = np.where(series.is_forecast, "forecast", np.where(series.kept, "yes", "no")).tolist()
-    return words
-
-
 def _individuals(results: Results, decimal: str) -> bytes:
     rows = [
-        (key, *numbers, "" if (cap := _people_cap(series)) is None else cap)
+        (key, *numbers, "" if (count := series.release.design.count).is_full else count.cap)
         for series in results.people
         for key, *numbers in zip(_keys(series), series.values, *series.interval(CONFIDENCE), strict=True)
     ]
-    return csv_of(_OF_PEOPLE, rows, digits_of(row[1:4] for row in rows), decimal).encode()
-
-
-def _keys_of(*series: ts.Series) -> list[str]:
-    """Return the texts in tables of series."""
-    return [key for item in series for key in _keys(item)]
+    return csv_of(_OF_PEOPLE, rows, digits_for(np.array([row[3] - row[2] for row in rows])), decimal).encode()
 
 
 def _keys(series: ts.Series) -> tuple[str, ...]:
     return tuple(map(str, series.release.keys or ("",)))
-
-
-def _people_cap(series: ts.Series) -> int | None:
-    """Return at how many keys an individual counts at most; None where nobody is left out of any."""
-    count = series.release.design.count
-    return None if count.is_full else count.cap
 
 
 def _lettering(results: Results, unit: str, title: str | None) -> tuple[list[str], str]:

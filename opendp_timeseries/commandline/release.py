@@ -25,7 +25,6 @@ from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import held_back, say, stage
 from opendp_timeseries.commandline.words import wrapped
 from opendp_timeseries.plugin.mechanisms import stated_designs
-from opendp_timeseries.results.captions import caps_in_words
 from opendp_timeseries.results.contents import contents_of, people_in_words
 from opendp_timeseries.smoothing.everybody import last_tier
 
@@ -199,7 +198,7 @@ def _summary(results: Results, options: argparse.Namespace) -> list[str]:
         *(note if len(note) <= _LONGEST else f"{note[:_LONGEST]} …" for note in people_in_words(content)),
         _guarantee(results, within),
         "It holds for everyone, whatever their events. An individual is one value of"
-        f" {options.identifier!r}. {caps_in_words(results.series, count, ' over all series' if panel else '')}. It"
+        f" {options.identifier!r}. {content.protected[1]} It"
         " assumes three things. Each individual has one identifier. The grid and all other parameters were chosen"
         " without looking at this log. Whoever runs this is trusted with the log, and publishes nothing from it but"
         " this release and what is computed from the release.",

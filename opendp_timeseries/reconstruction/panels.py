@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.reconstruction.runs import Run
 from opendp_timeseries.release.release import Release
-from opendp_timeseries.results.series import ErrorCovers, Series
+from opendp_timeseries.results.frames import ErrorCovers
+from opendp_timeseries.results.series import Series
 from opendp_timeseries.smoothing import errors
 from opendp_timeseries.smoothing.counts import counts_of
 from opendp_timeseries.smoothing.everybody import of_everybody

@@ -15,7 +15,8 @@ from scipy.special import gammaincc
 from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.release.release import Release
-from opendp_timeseries.results.series import ErrorCovers, Series
+from opendp_timeseries.results.frames import ErrorCovers
+from opendp_timeseries.results.series import Series
 from opendp_timeseries.smoothing import errors as of_steps
 from opendp_timeseries.smoothing.hierarchy import branches_of, least_squares
 from opendp_timeseries.smoothing.matrices import Array

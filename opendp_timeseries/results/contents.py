@@ -63,7 +63,7 @@ class Contents:
     decimal: str  # the decimal mark of tables in CSV
     downloads: Mapping[str, str]  # names of files on a page, by "csv" and "json"
     first: list[str]  # sentences for those who read no others
-    people: dict[str, tuple[float, float, float]]  # numbers of individuals, each with its interval
+    people: dict[str, tuple[float, float]]  # numbers of individuals, ± so much
     of_people: list[str]  # sentences about them
     profiles: dict[str, Profile]  # of the first series, by their titles
     before: dict[str, tuple[float, float]]  # how much more each period has than a year before, ± so much
@@ -169,14 +169,11 @@ def contents_of(
 
 def _file_name(title: str, grid: TimeGrid, ahead: int) -> str:
     """Return a name for files of this publication: its title, and its month, or its first and last."""
-    words, months = re.findall(r"\w+", title.lower()), [] if grid.is_integer else _months(grid, ahead)
-    name = "-".join([*words, *months]).encode()[-_LONGEST:]  # of bytes, as file systems limit them
+    words = re.findall(r"\w+", title.lower())
+    if not grid.is_integer:
+        words.append("-to-".join(dict.fromkeys(end[:7] for end in ends_as_text(grid, ahead))))
+    name = "-".join(words).encode()[-_LONGEST:]  # of bytes, as file systems limit them
     return name.decode(errors="ignore").lstrip("-") or "series"  # a hyphen would begin an option
-
-
-def _months(grid: TimeGrid, ahead: int) -> list[str]:
-    first, last = (end[:7] for end in ends_as_text(grid, ahead))
-    return [first] if first == last else [first, "to", last]
 
 
 def _first(series: AnySeries, words: str, level: float) -> list[str]:
@@ -193,13 +190,13 @@ def _first(series: AnySeries, words: str, level: float) -> list[str]:
     return [opening, f"A grey band, or ±, says how far off a number may be: {holds}."]
 
 
-def _individuals(people: Sequence[tuple[str, AnySeries]], level: float) -> dict[str, tuple[float, float, float]]:
-    rows: dict[str, tuple[float, float, float]] = {}
+def _individuals(people: Sequence[tuple[str, AnySeries]], level: float) -> dict[str, tuple[float, float]]:
+    rows: dict[str, tuple[float, float]] = {}
     named = [[f"{of}, {key}" if of else str(key) for key in item.release.keys or ()] for of, item in people]
     keys = set(itertools.chain(*named))
     for (of, series), labels in zip(people, named, strict=True):
-        columns = (series.values, *series.interval(level))
-        for name, row in zip(labels or [of or "in all"], np.transpose(columns).tolist(), strict=True):
+        columns = series.values.tolist(), (series.interval(level)[1] - series.values).tolist()
+        for name, *row in zip(labels or [of or "in all"], *columns, strict=True):
             rows[_free(name, rows, keys, is_key=bool(labels))] = tuple(row)
     return rows
 
@@ -218,8 +215,7 @@ def people_in_words(contents: Contents) -> list[str]:
         return []
     places = digits_of(contents.people.values())
     rows = [
-        f"{name} {grouped(value, places)} ± {grouped((high - low) / 2, places)}"
-        for name, (value, low, high) in contents.people.items()
+        f"{name} {grouped(value, places)} ± {grouped(half, places)}" for name, (value, half) in contents.people.items()
     ]
     return [
         f"Individuals, with a probability of {contents.level:.0%}: {'; '.join(rows)}. {' '.join(contents.of_people)}"

@@ -1,7 +1,7 @@
 """Numbers as people read them: as many digits as errors allow, in groups of three that mean the same everywhere."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -31,9 +31,9 @@ def digits_for(*errors: NDArray[np.float64]) -> int:
     return 0 if usual >= 2 else min(1 - math.floor(math.log10(usual)), 6)
 
 
-def digits_of(rows: Iterable[Sequence[float]]) -> int:
-    """Return how many decimals are worth writing of numbers, each with the ends of its interval."""
-    return digits_for(np.array([high - low for _, low, high in rows], dtype=float))
+def digits_of(rows: Iterable[tuple[float, float]]) -> int:
+    """Return how many decimals are worth writing of numbers, each with half of the width of its interval."""
+    return digits_for(2 * np.array([half for _, half in rows], dtype=float))
 
 
 def is_uncertain(values: Any, halves: object) -> Any:

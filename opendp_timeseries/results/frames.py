@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,135 +13,82 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries.grid import TimeGrid, check_grid, extended, parse_zone
 from opendp_timeseries.release.release import Release
+from opendp_timeseries.smoothing import errors
 
 Array = NDArray[np.float64]
 Columns = dict[str, Any]
 
 
-class AnySeries(Protocol):
-    """Attributes of a :class:`~opendp_timeseries.Series` that are shown; its module imports those that show them."""
+#: From the least to the most.
+ErrorCovers = Literal["nothing", "noise", "rate", "counts"]
+#: The default of what is then worked out.
+_UNKNOWN: Any = None
 
-    @property
-    def values(self) -> Array:
-        """See :class:`~opendp_timeseries.Series`, as for all that follow."""
 
-    @property
-    def standard_error(self) -> Array:
-        """The standard error of each value."""
+@dataclass(frozen=True, eq=False, repr=False)
+class AnySeries(errors.Estimates):
+    """Fields of a :class:`~opendp_timeseries.Series`, which explains them; its module imports those that show it."""
 
-    @property
-    def release(self) -> Release:
-        """The release that it was made from."""
+    values: Array
+    _: KW_ONLY
+    release: Release
+    standard_error: Array = _UNKNOWN
+    error_covers: ErrorCovers = _UNKNOWN
+    model: str = "a model of the authors' own"
+    unfiltered: bool = False
+    levelled: bool = False
+    converged: bool = True
+    parts: Sequence[Self] = ()
+    sources: tuple[Release, ...] = ()
+    events: Sequence[int] = ()
+    ahead: int = 0
+    covariance: Any = None
 
-    @property
-    def sources(self) -> tuple[Release, ...]:
-        """All releases that it was made from, if they are several."""
-
-    @property
-    def parts(self) -> Sequence[AnySeries]:
-        """The series of each key of a panel."""
-
-    @property
-    def model(self) -> str:
-        """Its model, in words."""
-
-    @property
-    def error_covers(self) -> str:
-        """The extent of the standard error, such as ``"counts"``."""
-
-    @property
-    def covariance(self) -> Any:
-        """The covariance of the errors of all steps, if it is known."""
-
-    @property
-    def unfiltered(self) -> bool:
-        """True if the values are of the counts before the filter of the release."""
-
-    @property
-    def levelled(self) -> bool:
-        """True if the level is that of a total."""
-
-    @property
-    def converged(self) -> bool:
-        """False if a fit did not converge."""
-
-    @property
-    def is_mean(self) -> bool:
-        """True if it is of means."""
-
-    @property
-    def events(self) -> Sequence[int]:
-        """Steps of single events."""
-
-    @property
-    def ahead(self) -> int:
-        """The number of last steps that are forecasts."""
+    #: Whether it is of means, which are not added up; see :func:`~opendp_timeseries.means`.
+    is_mean: ClassVar[bool] = False
+    #: Returns the totals over longer steps.
+    resample: ClassVar[Callable[..., AnyTotals]]
 
     @property
     def kept(self) -> NDArray[np.bool_]:
-        """A mask of the steps that the release keeps."""
+        """Return a mask of the kept steps; the others are reconstructed."""
+        mask = np.zeros(self.release.size, dtype=np.bool_)
+        mask[self.release.steps] = True
+        return mask
 
     @property
     def is_forecast(self) -> NDArray[np.bool_]:
-        """A mask of the steps that are forecasts."""
+        """Return a mask of the steps ahead of all that was released."""
+        size = self.release.size // len(self.release.keys or (0,))
+        return np.tile(np.arange(size) >= size - self.ahead, self.release.size // size)
 
-    def __len__(self) -> int: ...
+    def by_key(self) -> dict[Hashable, Self]:
+        """Return the series of each key of a panel.
 
-    def by_key(self) -> Mapping[Hashable, AnySeries]:
-        """Return the series of each key of a panel."""
-
-    def interval(self, confidence_level: float = 0.9) -> tuple[Array, Array]:
-        """Return the ends of an interval around each value."""
-
-    def resample(
-        self,
-        step: str | int,
-        *,
-        groups: Mapping[Hashable, Iterable[Hashable]] | None = None,
-        grid: TimeGrid | None = None,
-    ) -> AnyTotals:
-        """Return the totals over longer steps."""
+        :raises ValueError: if the release has no keys.
+        """
+        return dict(zip(self.release.by_key(), self.parts, strict=True))
 
 
-class AnyTotals(Protocol):
-    """Attributes of totals over longer steps that are shown."""
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AnyTotals(errors.Estimates):
+    """Fields of :class:`.Totals`, which explains them."""
 
-    @property
-    def series(self) -> AnySeries:
-        """See :class:`.Totals`, as for all that follow."""
-
-    @property
-    def values(self) -> Array:
-        """The totals."""
-
-    @property
-    def complete(self) -> NDArray[np.bool_]:
-        """A mask of those that lie wholly on the grid of the series."""
-
-    @property
-    def starts(self) -> NDArray[np.int64]:
-        """The first step of each."""
-
-    @property
-    def grid(self) -> TimeGrid:
-        """The grid of one row of totals."""
-
-    @property
-    def keys(self) -> tuple[Hashable, ...] | None:
-        """Keys of a panel, or names of groups; None for one series."""
-
-    @property
-    def is_bound(self) -> bool:
-        """True if standard errors are the most that they can be."""
+    series: AnySeries
+    values: Array
+    standard_error: Array
+    complete: NDArray[np.bool_]
+    starts: NDArray[np.int64]
+    grid: TimeGrid
+    keys: tuple[Hashable, ...] | None = None
+    is_bound: bool = False
 
     @property
     def is_forecast(self) -> NDArray[np.bool_]:
-        """A mask of those that have steps ahead."""
-
-    def __len__(self) -> int: ...
-
-    def interval(self, confidence_level: float = 0.9) -> tuple[Array, Array]:
-        """Return the ends of an interval around each total."""
+        """Return a mask of the totals of steps ahead of all that was released, wholly or in part."""
+        size = self.series.release.size // len(self.series.release.keys or (0,))
+        ends = np.append(self.starts[1:], size)
+        return np.tile(ends > size - self.series.ahead, len(self.complete) // len(ends))
 
 
 def known_interval(series: AnySeries, confidence_level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

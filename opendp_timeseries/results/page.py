@@ -1,10 +1,10 @@
 """A page to publish: one HTML file that asks for nothing from anywhere, with figures, totals, words and the record."""
 
 import base64
-import html
 import io
 import zipfile
 from collections.abc import Iterable, Sequence
+from html import escape as _text
 from importlib import resources
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -62,10 +62,6 @@ def page_of(contents: Contents) -> str:
         return f'{head}<body class="made-up">{"".join(body)}</body></html>\n'
     page = f"{head}<body>{''.join(body)}<h2>Download</h2>"
     return f"{page}{_downloads(contents, _MOST - len(page))}</body></html>\n"
-
-
-def _text(words: str) -> str:
-    return html.escape(words)
 
 
 def _section(title: str, sentences: Iterable[str]) -> str:
@@ -210,9 +206,13 @@ def _cells(totals: Any, level: float) -> list[_Cell]:
 def _before(contents: Contents) -> str:
     if not contents.before:
         return ""
-    places = digits_of((increase, increase - half, increase + half) for increase, half in contents.before.values())
-    rows = [[_Cell(*row, places)] for row in contents.before.values()]
-    return f"<h2>Against a year before</h2>{_table(['more'], list(contents.before), rows, signed=True)}"
+    return f"<h2>Against a year before</h2>{_list('more', contents.before, signed=True)}"
+
+
+def _list(what: str, numbers: dict[str, tuple[float, float]], *, signed: bool = False) -> str:
+    """Return a table of one column."""
+    places = digits_of(numbers.values())
+    return _table([what], list(numbers), [[_Cell(*row, places)] for row in numbers.values()], signed=signed)
 
 
 def _usual(contents: Contents) -> str:
@@ -228,10 +228,8 @@ def _usual(contents: Contents) -> str:
 def _people(contents: Contents) -> str:
     if not contents.people:
         return ""
-    places = digits_of(contents.people.values())
-    rows = [[_Cell(value, (high - low) / 2, places)] for value, low, high in contents.people.values()]
     notes = f"± is half the width of the {contents.level:.0%} interval. {' '.join(contents.of_people)}"
-    table = _table(["individuals"], list(contents.people), rows)
+    table = _list("individuals", contents.people)
     return f'<h2>How many individuals there are</h2>{table}<p class="note">{_text(notes)}</p>'
 
 

@@ -6,10 +6,10 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from opendp_timeseries.release.release import Release, check_release
 from opendp_timeseries.results import captions, frames, page, plot, spreadsheet
 from opendp_timeseries.results.contents import contents_of
 from opendp_timeseries.results.digits import grouped
+from opendp_timeseries.results.frames import ErrorCovers
 from opendp_timeseries.results.totals import Totals, total_by_step, totals
 from opendp_timeseries.smoothing import errors
 from opendp_timeseries.smoothing.workers import Pool
@@ -33,16 +34,9 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 _Result = TypeVar("_Result")
 
-#: From the least to the most.
-ErrorCovers = Literal["nothing", "noise", "rate", "counts"]
-
-
-#: The default of what is then worked out.
-_UNKNOWN: Any = None
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Series(errors.Estimates):
+class Series(frames.AnySeries):
     """One value per step, made from a release alone: post-processing, which costs no further privacy.
 
     NumPy, pandas and Matplotlib take it as the array of its values. :func:`~opendp_timeseries.smooth` and
@@ -88,24 +82,6 @@ class Series(errors.Estimates):
     >>> months.values.tolist(), months.standard_error.tolist()  # as all steps err by the same
     ([93.0, 87.0], [15.5, 14.5])
     """
-
-    values: NDArray[np.float64]
-    _: KW_ONLY
-    release: Release
-    standard_error: NDArray[np.float64] = _UNKNOWN
-    error_covers: ErrorCovers = _UNKNOWN
-    model: str = "a model of the authors' own"
-    unfiltered: bool = False
-    levelled: bool = False
-    converged: bool = True
-    parts: Sequence[Series] = ()
-    sources: tuple[Release, ...] = ()
-    events: Sequence[int] = ()
-    ahead: int = 0
-    covariance: Any = None
-
-    #: Whether it is of means, which are not added up; see :func:`~opendp_timeseries.means`.
-    is_mean: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         size, keys = check_release(self.release).size, len(self.release.keys or ())
@@ -170,30 +146,10 @@ class Series(errors.Estimates):
                 ahead=self.ahead,
             )
 
-    @property
-    def kept(self) -> NDArray[np.bool_]:
-        """Return a mask of the kept steps; the others are reconstructed."""
-        mask = np.zeros(self.release.size, dtype=np.bool_)
-        mask[self.release.steps] = True
-        return mask
-
-    @property
-    def is_forecast(self) -> NDArray[np.bool_]:
-        """Return a mask of the steps ahead of all that was released."""
-        size = self.release.size // len(self.release.keys or (0,))
-        return np.tile(np.arange(size) >= size - self.ahead, self.release.size // size)
-
     def covariance_with(self, standard_error: NDArray[np.float64]) -> errors.AnyCovariance | None:
         """Return the covariance if it is also that of these standard errors; else None, as it is not known."""
         same = np.array_equal(self.standard_error, standard_error, equal_nan=True)
         return self.covariance if same else None
-
-    def by_key(self) -> dict[Hashable, Series]:
-        """Return the series of each key of a panel.
-
-        :raises ValueError: if the release has no keys.
-        """
-        return dict(zip(self.release.by_key(), self.parts, strict=True))
 
     def with_total(self, total: float | Release, standard_error: float = 0.0) -> Series:
         """Return the series multiplied so that it adds up to a total, as one that was released by itself.

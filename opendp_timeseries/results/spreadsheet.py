@@ -109,17 +109,13 @@ def workbook_of(contents: Contents) -> bytes:
         if contents.in_all and len(first) > 1:
             _in_all(book[contents.over], contents.in_all)
     for title, profile in contents.profiles.items():
-        columns = (column.tolist() for column in (profile.values, profile.low, profile.high))
-        _numbers(book.create_sheet(title), contents.unit, list(zip(profile.names, *columns, strict=True)))
+        columns = profile.values.tolist(), (profile.high - profile.values).tolist()
+        numbers = dict(zip(profile.names, zip(*columns, strict=True), strict=True))
+        _numbers(book.create_sheet(title), contents.unit, numbers)
     if contents.before:
-        rows = [
-            (name, increase, increase - half, increase + half) for name, (increase, half) in contents.before.items()
-        ]
-        _numbers(book.create_sheet("Against a year before"), "more", rows)
+        _numbers(book.create_sheet("Against a year before"), "more", contents.before)
     if contents.people:
-        _numbers(
-            book.create_sheet("Individuals"), "individuals", [(name, *row) for name, row in contents.people.items()]
-        )
+        _numbers(book.create_sheet("Individuals"), "individuals", contents.people)
     notes = book.create_sheet("Notes")
     for row, text in enumerate([contents.title, *_notes(contents)], 1):
         _write(notes.cell(row, 1), text)
@@ -143,17 +139,19 @@ def _paginate(sheet: Any) -> None:
         sheet.page_setup.fitToHeight = 0
 
 
-def _numbers(sheet: Any, what: str, rows: Sequence[tuple[str, float, float, float]]) -> None:
+def _numbers(sheet: Any, what: str, numbers: dict[str, tuple[float, float]]) -> None:
     """Write named numbers with the ends of their intervals."""
-    places = digits_of(numbers for _, *numbers in rows)
+    places, rows = (
+        digits_of(numbers.values()),
+        [(name, at, at - half, at + half) for name, (at, half) in numbers.items()],
+    )
     for row, cells in enumerate([("", what, "from", "to"), *rows], 1):
         for column, cell in enumerate(cells, 1):
             if isinstance(cell, str):
                 _write(sheet.cell(row, column), cell)
             else:
                 _number(sheet.cell(row, column, cell), places)
-    halves = [(high - low) / 2 for _, _, low, high in rows]
-    _grey(sheet, 2, is_uncertain([value for _, value, _, _ in rows], halves))
+    _grey(sheet, 2, is_uncertain(*np.transpose(list(numbers.values()))))
     sheet.freeze_panes = "B2"
     for letter in "BCD":
         sheet.column_dimensions[letter].width = 12

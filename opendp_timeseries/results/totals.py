@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Totals(errors.Estimates):
+class Totals(frames.AnyTotals):
     """Totals over longer steps, as :meth:`.Series.resample` returns them.
 
     :param series: what was added up.
@@ -38,22 +38,6 @@ class Totals(errors.Estimates):
     :param keys: of the panel, or names of the groups; None for one series.
     :param is_bound: whether standard errors are the most that they can be, as the covariance is not known.
     """
-
-    series: AnySeries
-    values: Array
-    standard_error: Array
-    complete: NDArray[np.bool_]
-    starts: NDArray[np.int64]
-    grid: TimeGrid
-    keys: tuple[Hashable, ...] | None = None
-    is_bound: bool = False
-
-    @property
-    def is_forecast(self) -> NDArray[np.bool_]:
-        """Return a mask of the totals of steps ahead of all that was released, wholly or in part."""
-        size = self.series.release.size // len(self.series.release.keys or (0,))
-        ends = np.append(self.starts[1:], size)
-        return np.tile(ends > size - self.series.ahead, len(self.complete) // len(ends))
 
     def by_key(self) -> dict[Hashable, Totals]:
         """Return the totals of each key or group.
