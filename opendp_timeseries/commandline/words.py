@@ -299,11 +299,11 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
         "figure": Word(str, "format of the figure", "svg", usual="png", choices=("png", "svg", "pdf", "none")),
         "title": Word(str, "what is counted, in words, for the figure, the page and the workbook", "Riders in London",
             of=(*_PLANS, "ledger")),
-        "unit": Word(str, "what the numbers are, for the same (by what is counted, such as individuals per hour)",
+        "unit": Word(str, "what the numbers are, for axes and tables (what is counted, such as individuals per hour)",
             "trips per hour"),
         "notes": Word(str, "sentences to add to those on what is protected, on the page and in the workbook",
             ["Two stations were closed in May."], is_list=True),
-        "cite": Word(str, "how to cite them (title, times, guarantee, software and method)", "City of London, 2024"),
+        "cite": Word(str, "how to cite the page (title, times, guarantee, software, method)", "City of London, 2024"),
         "decimal": Word(str, "decimal mark of the CSV files: with a comma, a semicolon separates fields, as in"
             " spreadsheets of much of Europe", ",", usual=".", choices=(".", ",")),
         "page": Word(bool, "write OUTPUT.html, too: a page to publish, which needs no other file", True),
