@@ -71,6 +71,15 @@ def test_possible_outputs_do_not_tell_an_arbitrary_float(signal):
     assert is_uniform(last_bits(values[np.abs(values) < 2], exponent))
 
 
+@pytest.mark.parametrize("signal", [0.0, 0.1, 1000.1])
+def test_noise_in_floating_point_is_caught(signal):
+    # The broken variant that the tests above are for.
+    noise = np.random.default_rng(5).normal(signal, 1.0, SIZE)
+    assert not hides_its_signal(noise, noise_exponent(1.0, 26))
+    rounded_noise = signal + np.rint(np.random.default_rng(5).normal(0, 1.0, SIZE) * 2.0**26) * 2.0**-26
+    assert bool(hides_its_signal(rounded_noise, noise_exponent(1.0, 26))) == (signal == 0.0)
+
+
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("bits", [0, 10, 26, 40])
 @pytest.mark.parametrize("scale", [1e-5, 7.0, *(pytest.param(s, marks=pytest.mark.long) for s in (0.3, 1e6))])

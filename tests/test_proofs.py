@@ -428,6 +428,13 @@ def test_contiguous_blocks_are_the_worst(series):
         assert np.all(np.cumsum(outputs) <= bound + 1e-12)
 
 
+def test_the_block_is_not_the_worst_for_other_kernels():
+    # Broken variant: were the shape of the kernel not asked for, this would be claimed.
+    matrix = np.array([[[1, 0, 0.5, 0.5, 0][(i - j) % 5] for j in range(5)] for i in range(5)])
+    worst, _ = sorted_on_cycle(np.array([1, 1, 0, 0, 0]), 5)
+    assert max((matrix @ np.array([1, 0, 0, 1, 0])) ** 2) > max((matrix @ worst) ** 2)
+
+
 if __name__ == "__main__":
     left = renew(ROOT, [Path(name).name for name in sys.argv[1:]])
     print("\n".join(left) or "every proof is about the code as it is")

@@ -1,6 +1,7 @@
 """Filter stability: never below brute force over all supports and signs, and attained where claimed."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -270,3 +271,39 @@ def test_a_million_steps():
     got = filtered_influence(influence_of(500, 10**6), kernel)
     assert got.l2**2 == pytest.approx(500**2 / (2 * math.sqrt(math.pi) * 1000), rel=0.02)
     assert filtered_influence(influence_of(500, 10**6, individuals=2), kernel).majorant is got.majorant  # cached
+
+
+# Broken variants of the map: each is a mistake that can be made, and each is caught by `everything_within`.
+
+
+def spread_steps(influence, kernel):
+    steps, size = influence.l0, kernel.size
+    spread = [int(t % (size // steps) == 0 and t // (size // steps) < steps) for t in range(size)]
+    return sorted((float(y) for y in oracle.convolve(spread, rational(kernel))), reverse=True)
+
+
+#: What each says in place of the map's.
+BROKEN = {
+    "energy of one step alone, as if steps did not overlap": lambda given, kernel: {
+        "l2": given.l2 * float(np.sum(kernel.taps**2)) ** 0.5},
+    "largest tap alone": lambda given, kernel: {"linf": given.linf * float(np.abs(kernel.taps).max())},
+    "steps do not spread": lambda given, kernel: {"l0": given.l0},
+    "majorant of one step": lambda given, kernel: {"majorant": Majorant(-np.sort(-np.abs(kernel.taps)))},
+    "the filter does not change the majorant": lambda given, kernel: {"majorant": given.majorant},
+    "spread steps are the worst": lambda given, kernel: {"majorant": Majorant(np.array(spread_steps(given, kernel)))},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_variants_are_caught(name):
+    kernel, influence = Kernel.from_taps([4, 2, 1, 0, 1, 2], resolution_bits=0), influence_of(3, 6)
+    right = filtered_influence(influence, kernel)
+    assert everything_within(right, rational(kernel), 3)
+    assert not everything_within(replace(right, l1=math.inf, **BROKEN[name](influence, kernel)), rational(kernel), 3)
+
+
+def test_a_majorant_laid_out_in_descending_order_is_caught():
+    # a = (3, 2, 1) must go 1, 3, 2 round the middle; laid out 3, 2, 1 the largest has a poor neighbour.
+    taps = [4, 2, 1, 0, 1, 2]
+    worst, wrong = oracle.rearranged([3, 2, 1], taps), oracle.convolve([3, 2, 1, 0, 0, 0], taps)
+    assert oracle.top_sums(worst)[0] > oracle.top_sums(wrong)[0]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from opendp_timeseries.accounting import laws, loss
 from opendp_timeseries.accounting.budget import Budget
@@ -20,6 +21,7 @@ from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.conversions import delta_from_renyi
 from opendp_timeseries.accounting.gaussian import gaussian_delta, inflection
 from opendp_timeseries.accounting.influence import Influence, Majorant
+from opendp_timeseries.accounting.rounding import up_sqrt
 from opendp_timeseries.accounting.subsampled import extremal_law
 from tests.limits import within
 from tests.make import influence_of
@@ -420,6 +422,48 @@ def test_profiles_pay_for_discrete_noise():
 
 # --- monotone, total, cached ---
 
+influences = st.builds(
+    lambda steps, linf, spread, shape: Influence(
+        l0=steps,
+        l2=up_sqrt(steps) * linf * spread,
+        linf=linf,
+        majorant=Majorant(linf * np.linspace(1, 0.2, shape)) if shape else None,
+    ),
+    st.integers(1, 30),
+    st.sampled_from([1e-3, 1.0, 40.0]),
+    st.sampled_from([0.3, 1.0, 1.1]),
+    st.integers(0, 20),
+)
+
+
+@settings(derandomize=True)
+@given(influences, unusual, st.sampled_from([0.1, 1.0, 30.0]), st.sampled_from([0.0, 0.3, 2.0]))
+@pytest.mark.long
+def test_losses_grow_with_individuals_probability_and_precision(person, p, scale, epsilon):
+    def losses(k, p, scale):
+        many = Influence(l0=person.l0, l2=person.l2, linf=person.linf, individuals=k, majorant=person.majorant)
+        law = extremal_law(many, p, 50)
+        rho, _ = law.at(scale).zero_concentrated(0.01)
+        return np.array([law.at(scale).delta(epsilon), law.at(scale).epsilon(1e-5), law.at(scale).renyi(3.0), rho])
+
+    here = losses(1, p, scale) * (1 - 1e-9)
+    assert np.all(here <= losses(2, p, scale))
+    assert np.all(here <= losses(1, min(1.0, p * 1.3), scale))
+    assert np.all(here <= losses(1, p, scale / 1.3))
+
+
+@settings(derandomize=True)
+@given(influences, unusual, st.sampled_from([0.1, 1.0, 30.0]))
+@pytest.mark.long
+def test_losses_fall_with_delta_and_epsilon(person, p, scale):
+    law = extremal_law(person, p, 50)
+    epsilons = [law.at(scale).epsilon(d) for d in (1e-12, 1e-6, 1e-3, 0.1, 0.9)]
+    assert epsilons == sorted(epsilons, reverse=True)
+    deltas = [law.at(scale).delta(e) for e in (-math.inf, -2.0, 0.0, 1e-6, 0.1, 3.0, 1e3, math.inf)]
+    assert all(x >= y * (1 - 1e-10) for x, y in itertools.pairwise(deltas))
+    rhos = [law.at(scale).zero_concentrated(d)[0] for d in (0.0, 1e-12, 1e-3, 0.3)]
+    assert all(x >= y * (1 - 1e-10) for x, y in itertools.pairwise(rhos))
+
 
 @pytest.mark.thinned(9)
 @pytest.mark.parametrize("influence", [
@@ -451,3 +495,38 @@ def test_a_positive_loss_is_never_reported_as_zero():
     assert law.at(1e300).renyi(2.0) > 0
     assert law.at(1.0).zero_concentrated(1e-290)[1] > 0
     assert law.at(1e300).zero_concentrated(1e-6)[0] > 0
+
+
+# --- broken variants: each is below the truth somewhere that the tests above look ---
+
+
+SPREAD, P = [math.sqrt(0.2)] * 10, 0.05  # ten steps with the energy of two full ones
+FULL = laws.vertex_sum(2, Fraction(1), Fraction(0), P)  # the law at the vertex of the same norms
+
+
+def spread_law():
+    return norms_law(10, 2.0, 1.0, P)
+
+
+def spread_truth(epsilon, scale):
+    return oracle.profile(oracle.kept_law([v * v for v in SPREAD], P), epsilon, scale)
+
+
+def test_profile_without_a_convex_majorant_is_caught():
+    naive = float(np.sum(FULL.weights * gaussian_delta(1.0, FULL.values / 0.1**2)))
+    assert naive < 0.5 * spread_truth(1.0, 0.1) < spread_law().at(0.1).delta(1.0)
+
+
+def test_reach_with_too_few_steps_is_caught():
+    kept = np.arange(3)  # Bin(W/m, p) where Bin(ℓ0, p) is due
+    naive = float(np.sum(binom.pmf(kept, 2, P) * gaussian_delta(1.0, np.minimum(2.0, kept) / 0.1**2)))
+    assert naive < 0.5 * spread_truth(1.0, 0.1)
+
+
+def test_quantile_of_the_vertex_law_in_place_of_the_hinge_is_caught():
+    tail = 0.1
+    quantile = next(v for v in FULL.values if np.sum(FULL.weights[FULL.values > v]) <= tail)
+    truth = oracle.kept_law([v * v for v in SPREAD], P)
+    assert mp.fsum(w for s, w in truth if s > quantile) > 3 * tail
+    rho, attained = spread_law().at(HALF).zero_concentrated(tail)
+    assert mp.fsum(w for s, w in truth if s > rho) <= attained

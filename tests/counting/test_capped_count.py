@@ -99,7 +99,52 @@ def engine(who, steps, size, caps):
     return capped_count(who, steps, size=size, key=KEY, **caps)
 
 
+def of_rows(keeps):
+    """Count rows one after the other, those that are kept."""
+
+    def counter(who, steps, size, caps):
+        counts, seen = np.zeros(size, np.int64), {}
+        for person, step in zip(who.tolist(), steps.tolist(), strict=True):
+            counts[step] += keeps(seen.setdefault(person, {}), step, caps)
+        return counts
+
+    return counter
+
+
+def first_come(own, step, caps):
+    if step not in own and len(own) == caps["participation_cap"]:
+        return False
+    own[step] = own.get(step, 0) + 1
+    return own[step] <= caps["step_cap"]
+
+
+def first_events(own, step, caps):
+    own[0] = own.get(0, 0) + 1
+    return own[0] <= caps["participation_cap"] * caps["step_cap"]
+
+
+def by_position(who, steps, size, caps):
+    random, counts = np.random.default_rng(1), np.zeros(size, np.int64)
+    for person in np.unique(who):
+        own, events = np.unique(steps[who == person], return_counts=True)
+        chosen = random.permutation(own.size)[: caps["participation_cap"]]
+        counts[own[chosen]] += np.minimum(events[chosen], caps["step_cap"])
+    return counts
+
+
+def in_32_bits(who, steps, size, caps):
+    packed = (who.astype(np.int32) << np.int32(5)) | steps.astype(np.int32)
+    return engine(packed >> 5, packed & 31, size, caps)
+
+
 CAPS = {"participation_cap": 3, "step_cap": 2}
+BROKEN = {
+    "whoever's rows come first are kept": of_rows(first_come),
+    "caps of events, not of steps and events in a step": of_rows(first_events),
+    "the order of a hash of ranks, which others shift": lambda who, *rest: engine(
+        np.unique(who, return_inverse=True)[1], *rest),
+    "one stream of random numbers, dealt out in turn": by_position, "individuals who meet in 32 bits": in_32_bits,
+}  # fmt: skip
 
 
 def sound(counter, size=30):
@@ -123,6 +168,11 @@ def test_removing_anyone_leaves_everyone_else_as_they_were():
     who, steps = crowd()
     rows = list(zip(who.tolist(), steps.tolist(), strict=True))
     assert engine(who, steps, 30, CAPS).tolist() == oracle.capped_counts(rows, size=30, key=KEY, **CAPS)
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+def test_broken_variants_are_caught(broken):
+    assert not sound(broken)
 
 
 @pytest.mark.parametrize("hashed", ["all equal", "by step", "two values"])

@@ -110,6 +110,12 @@ def engine(who, steps):
     return capped_count(who, steps, COUNT, KEY)
 
 
+def forgetful(who, steps):
+    """Broken on purpose: counts the gap from the last row that was read, whoever it is of."""
+    kept = np.append(True, np.abs(np.diff(steps)) >= COUNT.reading.gap)
+    return capped_count(who[kept], steps[kept], make.changed(COUNT, gap=1), KEY)
+
+
 def sound(counter):
     """Whether removing any one individual changes what their own rows give, apart and within the caps, and no more."""
     who, steps = crowd()
@@ -129,6 +135,7 @@ def sound(counter):
 
 def test_removing_anyone_leaves_everyone_else_as_they_were():
     assert sound(engine)
+    assert not sound(forgetful)
 
 
 def test_one_individual_reaches_all_that_is_apart_and_nothing_else():

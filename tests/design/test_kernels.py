@@ -56,6 +56,12 @@ def test_no_tap_moves_by_more_than_two_units(case):
     assert all(abs(q - 2**bits * h) <= 2.01 for q, h in zip(kernel.numerators.tolist(), ideal, strict=True))
 
 
+def test_rounding_each_tap_to_nearest_would_miss_the_norm():
+    nearest = [round(2**26 * h) for h in oracle.ideal_taps(1800, "gaussian", 10.0)]
+    assert sum(nearest) != 2**26
+    assert gaussian_kernel(1800, 10).l1 == 1
+
+
 @pytest.mark.parametrize("std", [1e-300, 5e-324, 1e300, 1.0])
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_extreme_widths(size, std):

@@ -12,9 +12,11 @@ from opendp_timeseries.koga2022.algorithm1 import make_koga2022, then_koga2022
 from opendp_timeseries.plugin.spaces import influence_distance
 from opendp_timeseries.release.statement import Statement
 from tests.make import influence_of
+from tests.oracles.blocks import block_scale, block_squares, gaussian_taps
 from tests.refused import refuses
 
 APPROX_DP = dp.approximate(dp.max_divergence())
+BUDGET = {"output_measure": APPROX_DP, "delta": 1e-4}
 
 
 def space(size):
@@ -23,6 +25,26 @@ def space(size):
 
 def one(size, cap, step_cap=1, individuals=1, replaced=False):
     return influence_of(cap, size, individuals=individuals, step_cap=step_cap, replaced=replaced)
+
+
+@pytest.mark.parametrize(
+    ("size", "cap", "kept", "paper"), [(1800, 180, 36, 52.944), (725, 73, 19, 38.377), (2126, 213, 41, 56.374)]
+)
+def test_noise_that_the_paper_needs_without_filter(size, cap, kept, paper):
+    # α with ⌈α²I⌉ = I′.
+    alpha = math.sqrt((kept - 0.5) / cap)
+    measurement = space(size) >> then_koga2022(paper * 1.0001, alpha=alpha, sampling_probability=0.1, **BUDGET)
+    assert measurement.map(one(size, cap))[0] == pytest.approx(0.5, rel=1e-3)
+    rho, delta = (space(size) >> then_koga2022(paper, alpha=alpha, sampling_probability=0.1)).map(one(size, cap))
+    assert rho == pytest.approx(kept / (2 * paper**2), rel=1e-12)
+    assert 0 < delta < 1e-4
+
+
+def test_noise_that_the_paper_needs_with_filter():
+    measurement = space(1800) >> then_koga2022(
+        83.524 * 1.0001, alpha=0.70631, sampling_probability=0.1, kernel=ts.gaussian_kernel(1800, 10), **BUDGET
+    )
+    assert measurement.map(one(1800, 180))[0] == pytest.approx(0.5, rel=1e-3)
 
 
 def test_its_release_is_that_of_the_chained_stages():
@@ -88,6 +110,24 @@ def test_bad_parameters_are_refused(change, message):
     refuses(message, make_koga2022, *space(4), 1.0, **good | change)
     refuses("influence_distance", make_koga2022, space(4)[0], dp.l2_distance(T=float), 1.0, error=TypeError, **good)
     refuses("alpha", make_koga2022, *space(4), 1.0, error=TypeError, sampling_probability=0.1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("std", "p"), [(2, 0.1), (2, 0.5), (10, 0.1), (10, 0.5), (30, 0.1), (30, 0.5)])
+@pytest.mark.parametrize("cap", [1, 5, 20, 180])
+def test_our_noise_is_within_half_a_percent_of_the_lower_bound(std, p, cap):
+    kernel = ts.gaussian_kernel(1800, std)
+
+    def chain(scale):
+        return (
+            space(1800)
+            >> ts.then_circulant_filter(kernel)
+            >> ts.then_subsampled_gaussian(scale, sampling_probability=p, **BUDGET)
+        )
+
+    ours = dp.binary_search_param(chain, d_in=one(1800, cap), d_out=(0.5, 1e-4), T=float)
+    least = block_scale(block_squares(gaussian_taps(1800, std), cap), p, 0.5, 1e-4)
+    assert 1 - 2e-4 <= ours / least <= 1.005
 
 
 def test_a_difference_that_is_no_whole_number_counts_as_the_next():

@@ -107,6 +107,30 @@ def test_neighbours_stay_within_the_map_in_the_numbers_that_are_computed():
                     assert moved <= apply.map(distance)
 
 
+def test_a_plain_fft_breaks_the_ideal_map_and_this_one_does_not():
+    # Broken variant: the same coefficients from a float FFT, accounted as if arithmetic were ideal.
+    size, frequencies = 48, 6
+    one = Influence(l0=1, l2=1.0, linf=1.0)
+    ideal = math.sqrt((2 * frequencies - 1) / size)
+    apply = transformation(size, frequencies)
+
+    def fft(signal):
+        spectrum = np.fft.rfft(signal, norm="ortho")[:frequencies]
+        pairs = math.sqrt(2) * np.stack([spectrum[1:].real, -spectrum[1:].imag], axis=1)
+        return np.concatenate([[spectrum[0].real], pairs.ravel()])
+
+    by_fft, by_us = [], []
+    for signal in signals(size, seed=2):
+        signal = np.minimum(signal, LARGEST - 1)
+        for at in range(size):
+            other = signal.copy()
+            other[at] += 1
+            by_fft.append(oracle.l1_and_l2(oracle.difference(fft(signal), fft(other)))[1])
+            by_us.append(oracle.l1_and_l2(oracle.difference(apply(signal), apply(other)))[1])
+    assert max(by_fft) > ideal * (1 + 1e-12)
+    assert ideal * (1 - 1e-6) < max(by_us) <= apply.map(one) < ideal * (1 + 1e-6)
+
+
 def test_distances():
     size = 100
     to_l2, to_l1 = transformation(size, 4), transformation(size, 4, output_metric=L1)

@@ -106,6 +106,23 @@ def test_row_sums_are_at_least_the_exact_ones():
         assert np.all(got <= exact * (1 + 1e-9))
 
 
+BROKEN = {
+    "the first in a row": lambda row, s: row[:s].sum(),
+    "one less": lambda row, s: np.sort(np.abs(row))[::-1][: s - 1].sum(),
+    "the share of time": lambda row, s: s * row[0] / 2,
+}
+
+
+@pytest.mark.parametrize("variant", BROKEN.values(), ids=BROKEN)
+def test_broken_row_sums_are_below_some_person(variant):
+    caught = False
+    for size, frequencies in SIZES:
+        f = matrix(size, frequencies)
+        for steps in range(1, size + 1):
+            caught |= worst(size, frequencies, steps)[2] ** 2 > variant((f.T @ f)[0], steps) * (1 + 1e-9)
+    assert caught
+
+
 def test_individuals_add_up_and_zero_costs_nothing():
     one = Influence(l0=5, l2=math.sqrt(5), linf=1.0)
     three = Influence(l0=5, l2=math.sqrt(5), linf=1.0, individuals=3)

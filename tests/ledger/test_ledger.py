@@ -341,6 +341,20 @@ def test_columns_of_values_and_keys_are_refused_before_anything_is_spent(tmp_pat
     assert book.entries == ()
 
 
+def test_what_is_no_release_is_refused(tmp_path):
+    book = new(tmp_path)
+    for wrong in (
+        measurement() >> ts.interpolate,
+        dp.c.make_composition([measurement(), measurement()]),
+        ts.make_composition([measurement(), measurement() >> ts.interpolate]),
+        SPACE
+        >> ts.then_participation_histogram(ts.TimeGrid(size=9), edges=[1])
+        >> ts.then_subsampled_gaussian(9.0, sampling_probability=0.5, delta=1e-6),
+    ):
+        refuses("measurement", book.release, wrong, nothing_is_read)
+    assert book.entries == ()
+
+
 # ---- whom it is about
 
 
@@ -842,6 +856,17 @@ def kill_at_random(folder, times, seed):
 @pytest.mark.parametrize("times", [4, pytest.param(100, marks=pytest.mark.long)])
 def test_a_killed_process_leaves_a_sound_ledger(tmp_path, times):
     kill_at_random(tmp_path, times, seed=times)
+
+
+@posix
+@pytest.mark.long
+def test_some_are_killed_between_the_entry_and_the_release(tmp_path):
+    interrupted = 0
+    for part in range(8):
+        folder = tmp_path / str(part)
+        folder.mkdir()
+        interrupted += kill_at_random(folder, 25, seed=part)
+    assert interrupted > 0  # of 200; some 40, on the disk of the machine on which it was written
 
 
 @pytest.mark.thinned(2)

@@ -186,6 +186,37 @@ def test_the_certificate_leaves_three_quarters_of_a_unit_to_rounding():
             assert circulant.fft_error(length) * digits * np.sqrt(float(arc @ arc)) <= 0.25
 
 
+# Broken variants: each is what a plausible implementation would do, and each is caught by the check above.
+
+
+def transformed(signal, taps, size=None):
+    return np.fft.irfft(np.fft.rfft(signal) * np.fft.rfft(taps), size)
+
+
+def rounded(values, bits):
+    return np.ldexp(np.rint(np.ldexp(values, bits)), -bits)
+
+
+def in_single_precision(signal, kernel):
+    doubled = np.concatenate([signal, signal]).astype(np.float32)
+    return np.convolve(doubled, kernel.taps.astype(np.float32))[kernel.size : 2 * kernel.size]
+
+
+BROKEN = {
+    "without rounding": lambda x, k: transformed(x, k.taps, k.size),
+    "without the length": lambda x, k: rounded(transformed(x, k.taps), k.resolution_bits),
+    "in single precision": in_single_precision,
+    "with zero padding": lambda x, k: np.convolve(x, np.roll(k.taps, k.size // 2), mode="same"),
+    "with one large transform": lambda x, k: rounded(transformed(x, k.taps, k.size), k.resolution_bits),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+def test_broken_variants_are_caught(broken):
+    kernels = [gaussian_kernel(7, 1.5), Kernel.from_taps([0.5, 0.25, 0, 0, 0, 0, 0, 0.25])]
+    assert not all(is_right(broken, k, signal) for k in kernels for signal in some_signals(k.size, largest_input(k)))
+
+
 def test_results_below_the_limit_do_not_make_sums_exact():
     # The limit must hold for partial sums: here the result is small, and a plain sum is wrong.
     kernel = Kernel.from_taps([1 + 2.0**-26, -1.0])

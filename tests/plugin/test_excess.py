@@ -148,6 +148,21 @@ def test_a_context_a_chain_and_a_document_agree(excess, unit, caps):
         assert np.array_equal(np.ldexp(release.values, 24), np.rint(np.ldexp(release.values, 24)))
 
 
+def test_more_than_one_individual_and_several_releases():
+    chain = (LOG, dp.symmetric_distance()) >> stage("l2", "one")
+    many = (LOG, dp.symmetric_distance()) >> stage("tiers", "panel")
+    for one in (chain, many):
+        assert one.map(3).l2 == one.map(1).l2
+        assert one.map(3).individuals == 3
+        assert (one >> ts.then_lp_distance(L2)).map(3) == pytest.approx(3 * one.map(1).l2, rel=1e-12)
+    noise = ts.then_subsampled_gaussian(4.0, sampling_probability=1)
+    both = ts.make_composition([chain >> noise, many >> noise], delta=1e-6)
+    data = {"id": np.arange(9), "step": np.arange(9) % 4, "site": np.array(KEYS)[np.arange(9) % 2]}
+    assert [release.design.count.resolution_bits for release in both(data)] == [16, 16]
+    alone = ts.make_composition([chain >> ts.then_subsampled_gaussian(4.0, sampling_probability=1)] * 2, delta=1e-6)
+    assert both.map(1)[0] < alone.map(1)[0]  # √2 of the one, and 1 of the other
+
+
 def test_integer_metrics_take_whole_numbers_alone():
     for excess in ("l2", "l1"):
         chain = (LOG, dp.symmetric_distance()) >> stage(excess, "one")
@@ -155,6 +170,12 @@ def test_integer_metrics_take_whole_numbers_alone():
             chain >> ts.then_lp_distance(dp.l2_distance(T=int))
     dropped = (LOG, dp.symmetric_distance()) >> stage("drop", "one")
     assert (dropped >> ts.then_lp_distance(dp.l1_distance(T=int))).map(1) == 2
+
+
+def test_a_wrong_word_is_refused():
+    for wrong in ("scale", "l2", 3, ["drop"]):
+        with pytest.raises(ValueError, match=r"^excess.*'downweight'.*'drop'"):
+            (LOG, dp.symmetric_distance()) >> ts.then_participation_count(GRID, participation_cap=2, excess=wrong)
 
 
 # --- filters and totals behind what scales ---

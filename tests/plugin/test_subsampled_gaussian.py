@@ -15,6 +15,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import opendp_timeseries as ts
+from opendp_timeseries.accounting.gaussian import gaussian_delta
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.sampling import Blocks
 from opendp_timeseries.design.design import noise_exponent
@@ -133,6 +134,11 @@ def test_no_noise_costs_infinity_and_no_distance_costs_nothing(scale):
     profile = make(scale, output_measure=dp.smoothed_max_divergence())
     assert profile.map(PERSON).delta(5.0) == 1.0
     assert profile.map(nobody).delta(0.0) == 0.0
+
+
+def test_no_noise_releases_the_signal_itself():
+    release = make(0.0, sampling_probability=1.0)(np.arange(10))
+    np.testing.assert_array_equal(release.values, np.arange(10.0))
 
 
 def test_everything_kept_is_the_gaussian_mechanism():
@@ -345,6 +351,15 @@ def test_a_chunk_of_noise_that_fails_fails_the_release(monkeypatch):
         module._add_noise(np.zeros(27), 1.0, -26)
 
 
+def test_profiles_pay_for_discrete_noise():
+    # The discrete Gaussian's profile is above the continuous one's, by less than σ(1 − 2**-42) makes of it.
+    profile = make(sampling_probability=1, output_measure=dp.smoothed_max_divergence()).map(PERSON)
+    for epsilon in (0.0, 1.0, 5.0, 40.0):  # in the last tail it makes more than the margin of the accounting
+        continuous = float(gaussian_delta(epsilon, np.array([10 / 4])).item())
+        deflated = float(gaussian_delta(epsilon, np.array([10 / 4 / (1 - 2.0**-42) ** 2])).item())
+        assert continuous < deflated <= profile.delta(epsilon) <= continuous * (1 + 1e-9)
+
+
 # -------------------------------------------------------------------------------------------------- the l2 metric
 
 
@@ -454,6 +469,24 @@ def test_scale_behind_the_papers_filter(cap):
     assert norms_alone.majorant is None
     assert is_least(FILTERED[cap], lambda scale: exact_at(scale, shaped, *space), rel=1e-3)
     assert is_least(THREE_NORMS[cap], lambda scale: exact_at(scale, norms_alone, *space), rel=1e-3)
+
+
+@pytest.mark.thinned(3)
+@pytest.mark.parametrize("width", [None, 3])
+@pytest.mark.parametrize(("p", "people", "epsilon", "delta"), [(0.1, 1, 0.5, 1e-4), (0.5, 3, 4.0, 1e-9)])
+def test_least_scale_is_what_opendps_own_search_finds(width, p, people, epsilon, delta):
+    chain = counted(60, 12)
+    if width:
+        chain >>= ts.then_circulant_filter(ts.gaussian_kernel(60, std=width))
+
+    def release(scale):
+        return chain >> ts.then_subsampled_gaussian(scale, sampling_probability=p, delta=delta)
+
+    found = ts.least_scale(chain, epsilon=epsilon, delta=delta, sampling_probability=p, d_in=people)
+    assert release(found).check(people, (epsilon, delta))
+    assert not release(found * (1 - 1e-11)).check(people, (epsilon, delta))
+    searched = dp.binary_search_param(release, d_in=people, d_out=(epsilon, delta), T=float)
+    assert found == pytest.approx(searched, rel=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::opendp_timeseries.LargeDeltaWarning")

@@ -170,6 +170,12 @@ def test_grids_of_the_calendar_come_back_exactly(name):
     assert again == release
 
 
+def test_what_is_printed_is_not_below_what_is_claimed():
+    release = released()
+    printed = release.guarantee().split("ε = ")[1].split(",")[0]
+    assert float(printed) >= release.stated.loss[0][0]
+
+
 # --- It is a value ---
 
 RELEASE = release_of(steps=[2, 7], values=[9.0, -4.25], signal=10, scale=1.5)
