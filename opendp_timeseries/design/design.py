@@ -64,12 +64,13 @@ class Design:
     def known_signal(self) -> Signal:
         """The signal; ValueError if it is not known how it is made."""
         if isinstance(self.signal, UnknownSignal):
-            stage = "a stage before the noise" if self.signal.stage is None else f"a stage ({self.signal.stage})"
+            stage = self.signal.stage
+            foreign = f"a stage {'before the noise' if stage is None else f'({stage})'} is not of this package"
+            cause = foreign if stage is not None else f"it is no series of counts, such as a histogram, or {foreign}"
             raise Refusal(
                 "this signal",
                 ...,
-                f"was made in a way that is not known: {stage} is not of this package, so there is no statement, no"
-                " record and no ledger entry",
+                f"has no description: {cause}, so there is no statement, no record and no ledger entry",
                 "use a count and stages of this package",
             )
         return self.signal

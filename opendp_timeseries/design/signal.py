@@ -28,7 +28,7 @@ _MAX_EXTENT: Final = 2**23
 
 @dataclass(frozen=True)
 class UnknownSignal:
-    """A signal of which only the size is known: a stage that is not of this package made it.
+    """A signal of which only the size is known: no series of counts, or made by a stage that is not of this package.
 
     :param size: number of entries.
     :param stage: the name of what made that stage, if it is known.
