@@ -6,6 +6,9 @@ departure. As all noises are independent, the tiers may be rotated: until the fi
 well as all tiers together can, and each of the others only departures from it, of fewer and fewer tiers. Every
 channel is then smoothed by itself, and a departure of which it shows nothing comes out as nothing.
 
+Those who come as often as can be may have hours of their own, when few others come: a pattern of the shortest season
+that only coarse tiers show, of some size, by the evidence. Where noise hides it, it widens the bands and adds nothing.
+
 The level is that of all tiers together (``levels``), signed, so that noise does not push it up. How it is shared by
 how often people come is sought apart from it, and not negative: each tier has a sum of weights over the counts of
 those who come so often, and these counts are thought to be a smooth function of how often. It may also be that nobody
@@ -18,6 +21,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator
 
 from opendp_timeseries.design.count import Count
@@ -27,6 +31,7 @@ from opendp_timeseries.design.weighting import Drop
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.smoothing import errors
+from opendp_timeseries.smoothing.basis import Basis
 from opendp_timeseries.smoothing.levels import OF_COUNTS, Prior, level
 from opendp_timeseries.smoothing.matrices import Array, FitError
 from opendp_timeseries.smoothing.observations import Observations
@@ -41,6 +46,8 @@ _TOGETHER: Final = 0.06
 #: logarithm of the evidence is less by more than this: who has much may have it when few come.
 _LOWEST: Final = 0.1
 _CLEARLY: Final = 2.0
+#: Standard deviations, by the level, that hours of those who come as often as can be may have, and how likely each is.
+_RHYTHM: Final = ((0.0, 0.4), (0.1, 0.2), (0.2, 0.2), (0.4, 0.2))
 #: Standard deviation of the logarithm of the dispersion of counts; of values, of which it is known less, more.
 _DOUBT: Final = 0.3
 #: Who has more in all has more at once, too: values vary as this power of the number of typical steps.
@@ -204,6 +211,39 @@ class Everybody(NamedTuple):
     count_covariance: Array
 
 
+class Rhythm(NamedTuple):
+    """A pattern at every step, and what its error is of: a row for each step, of independent errors of variance 1."""
+
+    mean: Array
+    root: Array
+
+    @classmethod
+    def of(cls, values: Array, precision: Array, season: Season, size: int, level: float) -> "Rhythm":
+        """Return it as values show it beside their mean, averaged over how large it may be by the evidence.
+
+        :param precision: of the values, the first of so many steps.
+        """
+        basis = Basis(size, (season,), trend=False, limit=0)
+        columns = basis.at(np.arange(size))[:, 1:] * np.exp(basis.variances(basis.start())[0][1:] / 2)
+        columns -= columns[: len(values)].mean(axis=0)
+        columns /= np.sqrt(np.mean(np.sum(columns**2, axis=1)))
+        centred = columns[: len(values)]
+        centred = centred - np.average(centred, axis=0, weights=precision)
+        information, axes = np.linalg.eigh((centred.T * precision) @ centred)
+        pull = axes.T @ (centred.T @ (precision * values))
+        shares, prior = np.array(_RHYTHM).T
+        squares = ((shares * level) ** 2)[:, None]
+        ratios = 1 + squares * np.maximum(information, 0.0)  # of variances before the values and after
+        variances = squares / ratios
+        density = np.log(prior) + np.sum(variances * pull**2 - np.log(ratios), axis=1) / 2
+        likely = np.exp(density - density.max())
+        likely /= likely.sum()
+        mean = likely @ (variances * pull)
+        between = np.sqrt(likely)[:, None] * (variances * pull - mean)
+        turned = columns @ axes
+        return cls(turned @ mean, turned @ np.column_stack([np.diag(np.sqrt(likely @ variances)), between.T]))
+
+
 def shares_of_mean(noise: Array | None, size: int) -> tuple[Array, float]:
     """Return the share of each step in the mean that tells the level, and the noise of that mean.
 
@@ -252,6 +292,7 @@ def of_everybody(
     share, noise_of_means = shares_of_mean(noise, last)
     means_of_tiers = values @ share
     estimate, everybody = level(means_of_tiers, ends, weights, noise_of_means, prior=prior), weights[0, -1]
+    weights_of_always = weights[-1]
     total, of_total = level_estimate or (estimate.total, estimate.variance)
     if prior == OF_COUNTS:
         weights, by_often = levels_by_often(means_of_tiers, ends, weights, noise_of_means)
@@ -325,6 +366,16 @@ def of_everybody(
         variances.append(slope**2 * np.maximum(departure.variance - term, 0.0))
         joints.append(errors.rescale(departure.joint + errors.common_error(np.ones(size), -term), slope))
     rates = back @ np.array(means)
+    of_rhythm = np.zeros((size, 0))
+    if seasons and prior == OF_COUNTS:
+        direction = np.linalg.solve(back, weights_of_always)[1:]
+        information = max(float(direction @ direction), 1e-300)
+        residuals = channels[1:] - np.array(means[1:]).reshape(-1, size)[:, :last]
+        precision, height = information * (1 - chance), max(total, of_total**0.5)
+        rhythm = Rhythm.of(direction @ residuals / information, precision, seasons[0], size, height)
+        by_tier = back[:, 1:] @ direction
+        rates += by_tier[:, None] * rhythm.mean
+        of_rhythm = by_tier[-1] * rhythm.root
     by_level = slope**2 / (share @ slope[:last] ** 2)
     rates[-1] += (total * everybody - share @ rates[-1, :last]) * by_level
     beyond = np.zeros((size, tiers))
@@ -353,7 +404,10 @@ def of_everybody(
     rows, of_level = (passed @ back).T, of_total * (everybody * by_level) ** 2
     variance += of_level
     own_part = variance - (rows**2 * np.array(variances)).sum(axis=0) - of_level
+    of_rhythm = passed[:, -1:] * of_rhythm
+    variance += (of_rhythm**2).sum(axis=1)
     joint = errors.common_error(by_level, of_total) + errors.diagonal(own_part / everybody**2)
+    joint += errors.from_root(csr_array(of_rhythm / everybody))
     for row, of_channel in zip(rows / everybody, joints, strict=True):
         joint += errors.rescale(of_channel, row)
     events = common.events.steps(steps, mean)

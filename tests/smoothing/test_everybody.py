@@ -4,13 +4,15 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 import opendp_timeseries as ts
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.tiers import Tiers, default_tiers
 from opendp_timeseries.design.weights import RESOLUTION_BITS
-from opendp_timeseries.smoothing.everybody import last_tier, levels_by_often, of_everybody
+from opendp_timeseries.smoothing.basis import Basis
+from opendp_timeseries.smoothing.everybody import _RHYTHM, Rhythm, last_tier, levels_by_often, of_everybody
 from opendp_timeseries.smoothing.levels import Prior, above_zero, panel
 from opendp_timeseries.smoothing.matrices import FitError
 from opendp_timeseries.smoothing.seasons import Season
@@ -390,3 +392,49 @@ def test_hours_of_few_are_covered_where_those_come_who_have_much():
     by_hour = np.mean(covered, axis=0).reshape(-1, 24).mean(axis=0)
     assert by_hour.min() > 0.75  # .63 if departures were taken to be small where few come
     assert 0.84 < by_hour.mean() < 0.97
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("noise", [1.0, 4.0])
+def test_hours_of_a_few_who_come_always_are_covered(noise):
+    """A dozen or two come all day to where all others commute: their hours are in the band, if not in the estimate."""
+    hour, covered = HOURS % 24, []
+    commute = np.exp(-0.5 * ((hour - 8) / 1.2) ** 2) + np.exp(-0.5 * ((hour - 17) / 1.8) ** 2)
+    ends, weights = default_tiers(SIZE).table(SIZE)
+    weights = weights / 2**RESOLUTION_BITS / (noise * NOISE * np.sqrt(ends[0]))
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        groups = drawn({5: 250 * commute, 600: 20 * ((hour > 8) & (hour < 22))}, rng)
+        values = sum(counts * weights[np.searchsorted(ends, often)][:, None] for often, counts in groups.items())
+        values = values + rng.normal(size=values.shape)
+        estimate = of_everybody(values, ends, weights, 1.0, (Season(24.0),), trend=False, counts=True)
+        covered.append(np.abs(estimate.mean - sum(groups.values())) < 1.645 * estimate.variance**0.5)
+    by_hour = np.mean(covered, axis=0).reshape(-1, 24).mean(axis=0)
+    assert by_hour[11:14].mean() > (0.5 if noise < 2 else 0.84)  # at most .2 without a rhythm of theirs
+    assert by_hour.mean() > 0.84
+
+
+def test_a_rhythm_is_averaged_over_how_large_it_may_be():
+    """As if each of its sizes were a normal prior of the values, whose mean is unknown."""
+    rng, season, size, level = np.random.default_rng(12), Season(8.0), 30, 5.0
+    precision = rng.uniform(0.5, 2.0, 24)
+    values = 3 + np.sin(2 * np.pi * np.arange(24) / 8) + rng.normal(size=24) / precision**0.5
+    basis = Basis(size, (season,), trend=False, limit=0)
+    columns, variances = basis.at(np.arange(size))[:, 1:], np.exp(basis.variances(basis.start())[0][1:])
+    unit = (columns * variances) @ columns.T
+    unit /= np.mean(np.diag(unit))
+    inner, means, covariances, densities = unit[:24, :24], [], [], []
+    for share, chance in _RHYTHM:
+        of_values = (share * level) ** 2 * inner + np.diag(1 / precision) + 1e6
+        gain = np.linalg.solve(of_values, (share * level) ** 2 * unit[:24]).T
+        means.append(gain @ values)
+        covariances.append((share * level) ** 2 * unit - gain @ ((share * level) ** 2 * unit[:24]))
+        densities.append(chance * multivariate_normal(np.zeros(24), of_values).pdf(values))
+    likely = np.array(densities) / np.sum(densities)
+    between = means - likely @ means
+    rhythm = Rhythm.of(values, precision, season, size, level)
+    assert np.allclose(rhythm.mean, likely @ means, atol=1e-3)
+    assert np.allclose(
+        rhythm.root @ rhythm.root.T, np.tensordot(likely, covariances, 1) + (between.T * likely) @ between, atol=1e-3
+    )
+    assert likely.max() < 0.9  # of none so sure that another would not show
