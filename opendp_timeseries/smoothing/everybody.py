@@ -47,7 +47,7 @@ _TOGETHER: Final = 0.06
 _LOWEST: Final = 0.1
 _CLEARLY: Final = 2.0
 #: Standard deviations, by the level, that hours of those who come as often as can be may have, and how likely each is.
-_RHYTHM: Final = ((0.0, 0.4), (0.1, 0.2), (0.2, 0.2), (0.4, 0.2))
+_RHYTHM: Final = ((0.0, 0.3), (0.025, 0.1), (0.05, 0.1), (0.1, 0.1), (0.2, 0.2), (0.4, 0.2))
 #: Standard deviation of the logarithm of the dispersion of counts; of values, of which it is known less, more.
 _DOUBT: Final = 0.3
 #: Who has more in all has more at once, too: values vary as this power of the number of typical steps.
