@@ -70,7 +70,7 @@ class Design:
             raise Refusal(
                 "this signal",
                 ...,
-                f"has no description: {cause}, so there is no statement, no record and no ledger entry",
+                f"is not known: {cause}, so there is no statement, no record and no ledger entry",
                 "use a count and stages of this package",
             )
         return self.signal
