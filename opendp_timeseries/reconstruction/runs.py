@@ -23,10 +23,14 @@ from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.grid import TimeGrid, extended, grid_over, steps_ahead
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.smoothing.everybody import last_tier, values_at
-from opendp_timeseries.smoothing.matrices import Array
+from opendp_timeseries.smoothing.levels import Prior
+from opendp_timeseries.smoothing.levels import level as level_of
+from opendp_timeseries.smoothing.matrices import Array, FitError
 
 #: Noise that differs by less than this is as good as equal.
 _EQUAL: Final = 0.02
+#: Noise is taken to be no less than this share of the largest mean, as arithmetic needs some.
+_LEAST: Final = 1e-6
 _ONE_BY_ONE: Final = "smooth each by itself"
 
 
@@ -138,20 +142,25 @@ class Run:
     def tiers(self, level: int = 0) -> "Tiered":
         """Return the values of private series in all tiers.
 
-        Grids of other lengths have tiers that end a little elsewhere. All are brought to those of the longest, by what
-        a tier has of people of whom there are as many in each octave of how often they come; the last one exactly.
+        In grids of other lengths people come in more or fewer steps, and tiers end a little elsewhere. All are brought
+        to those of the longest, by what a tier has of people who come in as large a share of the steps; the last one
+        exactly.
 
         :param level: of groups of keys; 0 is of the keys.
         """
         counts = [item.design.count for item in self.releases]
         tables = [_table(count) for count in counts]
         ends, weights = max(tables, key=lambda item: int(item.ends[-1]))
-        octaves = np.diff(np.log(ends), prepend=math.log(ends[0]) - 1.0)
+        given = [values_at(release, count, level) for count, release in zip(counts, self.releases, strict=True)]
+        most = max(self.lengths)
+        longest = [item for item, length in zip(given, self.lengths, strict=True) if length == most]
+        is_alike = len(longest) == len(given)
+        often = np.ones(len(ends)) if is_alike else _shares_by_often(longest, ends, weights, counts[0])
         values, noise = [], []
-        for count, table, release, length in zip(counts, tables, self.releases, self.lengths, strict=True):
-            of_level, scale = values_at(release, count, level)
-            rows = np.searchsorted(table.ends, np.minimum(ends, table.ends[-1]))
-            factor = octaves @ weights / (octaves @ table.weights[rows])
+        for (of_level, scale), table, length in zip(given, tables, self.lengths, strict=True):
+            steps = np.round(ends * (length / most))
+            rows = np.searchsorted(table.ends, np.minimum(steps, table.ends[-1]))
+            factor = often @ weights / (often @ table.weights[rows])
             factor[-1] = weights[0, -1] / table.weights[0, -1]
             values.append(factor[:, None, None] * of_level)
             noise.append(np.repeat(factor[:, None] * scale, length, axis=1))
@@ -184,6 +193,23 @@ class Tiered(NamedTuple):
     weights: Array
     scale: float
     noise: Array | None
+
+
+def _shares_by_often(
+    given: Sequence[tuple[Array, float]], ends: NDArray[np.int64], weights: NDArray[np.int64], count: Count
+) -> Array:
+    """Return shares of the level by how often people come, given the values of some releases and their noise.
+
+    :param ends: how often people come who have a row of weights.
+    """
+    means = np.mean([values.sum(axis=1).mean(axis=1) for values, _ in given], axis=0)
+    variance = np.mean([scale**2 * values.shape[1] / values.shape[2] for values, scale in given]) / len(given)
+    noise = max(float(variance) ** 0.5, _LEAST * float(np.abs(means).max()))
+    prior = Prior.of(count.reading.step_cap)
+    try:
+        return level_of(means, ends, weights / 2**RESOLUTION_BITS, noise, prior=prior).by_often
+    except FitError:  # as many in each octave
+        return np.diff(np.log(ends), prepend=math.log(ends[0]) - 1.0)
 
 
 def _table(count: Count) -> Table:

@@ -115,7 +115,7 @@ def test_a_release_of_nothing_but_noise_tells_no_more_than_none():
 
 @pytest.mark.parametrize(("start", "size"), [("2023-02-01", 672), ("2023-04-01", 720)])
 def test_values_in_tiers_of_other_lengths_are_brought_to_those_of_the_longest(start, size):
-    """Whoever comes, as far as tiers end alike; and the last tier exactly."""
+    """Of people who come in as large a share of the steps, as far as tiers end alike; and the last tier exactly."""
     releases, often = [], np.array([1, 5, 20, 60, 150, 300, 600])
     people = 1000 / often
     longer = ts.TimeGrid(start=start, size=size, step="1h", zone="UTC").end
@@ -124,7 +124,7 @@ def test_values_in_tiers_of_other_lengths_are_brought_to_those_of_the_longest(st
         grid = ts.TimeGrid(start=begin, size=steps, step="1h", zone="UTC")
         count = replace(count, reading=replace(count.reading, grid=grid))
         table = count.tiers.table(steps)
-        rows = table.weights[np.searchsorted(table.ends, often)] / 2**RESOLUTION_BITS
+        rows = table.weights[np.searchsorted(table.ends, often * steps / 744)] / 2**RESOLUTION_BITS
         values = np.repeat(people @ rows, steps)
         made = {"steps": np.arange(len(values)), "values": values, "signal": Signal(count)}
         releases.append(release_of(**made, scale=2.0, sampling_probability=1.0))
