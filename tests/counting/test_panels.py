@@ -96,20 +96,6 @@ def test_maps_know_the_panel(log_space):
     assert (panel(log_space) >> ts.then_lp_distance(dp.l1_distance(T=int))).map(1) == 6
 
 
-def test_from_log_to_releases_by_key(log_space):
-    keys = ["a", "b", "c", "nobody"]
-    measurement = (
-        panel(log_space, cap=2, keys=keys)
-        >> ts.then_circulant_filter(ts.gaussian_kernel(3, 0.5))
-        >> ts.then_subsampled_gaussian(0.0, sampling_probability=1.0, failure_probability=1e-3)
-    )
-    releases = measurement(ROWS).by_key()
-    assert list(releases) == keys
-    assert all(len(release) == release.size == 3 for release in releases.values())
-    assert releases["nobody"].values.tolist() == [0, 0, 0]
-    assert releases["b"].values.sum() == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize(("change", "message"), [
     ({"keys": None}, r"^by"), ({"by": None}, r"^by"),
     ({"keys": "abc"}, r"^keys"), ({"keys": {"a", "b"}}, r"^keys"),

@@ -69,14 +69,20 @@ def compare(found, errors):
     assert np.mean(errors) == pytest.approx(found.candidates[0].smoothed, rel=0.15)
 
 
-@pytest.mark.parametrize("kind", ["a day", "no pattern"])
-def test_described_series(kind):
+@pytest.mark.parametrize(("kind", "cap", "p", "gap", "std", "runs"), [
+    ("a day", 100, 1.0, 1, 0.0, 2), ("no pattern", 100, 1.0, 1, 0.0, 2),
+    *(pytest.param(kind, cap, p, 1, 0.0, 2, marks=pytest.mark.long)
+      for kind in KINDS for cap in (1, 20, 100) for p in (0.2, 1.0)),
+    *(pytest.param(*filtered, 4, marks=pytest.mark.long) for filtered in (
+        ("a day", 100, 1.0, 6, 1.0), ("no pattern", 100, 1.0, 12, 3.0), ("no pattern", 100, 0.2, 12, 3.0))),
+])  # fmt: skip
+def test_described_series(kind, cap, p, gap, std, runs):
+    """At any noise, and behind filters, which the smoother undoes."""
     size, description = KINDS[kind]
-    found = expected(size, 100, description)
+    found = expected(size, cap, description, p=p, std=std, gap=gap)
     seasons = tuple(description.get("season_amplitudes", ())) or None
-    compare(
-        found, [attained(found, drawn(size, description, seed), 100, seasons=seasons, seed=seed) for seed in (1, 2)]
-    )
+    series = [drawn(size, description, seed) for seed in range(runs)]
+    compare(found, [attained(found, one, cap, gap=gap, seasons=seasons, seed=k) for k, one in enumerate(series)])
 
 
 def test_a_public_series_that_resembles_another():
@@ -84,32 +90,6 @@ def test_a_public_series_that_resembles_another():
     flow = np.loadtxt(PEMS, delimiter=",", skiprows=1, usecols=1)[: 2 * 2016]
     found = expected(2016, 100, {"proxy": flow[:2016]}, p=0.1)
     compare(found, [attained(found, flow[2016:], 100, seasons=288, seed=seed) for seed in (1, 2)])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("cap", [1, 20, 100])
-@pytest.mark.parametrize("p", [0.2, 1.0])
-def test_described_series_at_any_noise(kind, cap, p):
-    size, description = KINDS[kind]
-    found = expected(size, cap, description, p=p)
-    seasons = tuple(description.get("season_amplitudes", ())) or None
-    compare(
-        found, [attained(found, drawn(size, description, seed), cap, seasons=seasons, seed=seed) for seed in (1, 2)]
-    )
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("kind", "gap", "std", "p"),
-    [("a day", 6, 1.0, 1.0), ("no pattern", 12, 3.0, 1.0), ("no pattern", 12, 3.0, 0.2)],
-)
-def test_filters_that_the_smoother_undoes(kind, gap, std, p):
-    size, description = KINDS[kind]
-    found = expected(size, 100, description, p=p, std=std, gap=gap)
-    seasons = tuple(description.get("season_amplitudes", ())) or None
-    runs = range(4)
-    compare(found, [attained(found, drawn(size, description, k), 100, gap=gap, seasons=seasons, seed=k) for k in runs])
 
 
 @pytest.mark.long

@@ -232,14 +232,6 @@ def test_one_query_spends_its_share_on_all(log_space, loss):
     assert len(ctx.remaining_privacy_loss()) == 0
 
 
-def test_a_composition_on_a_count_that_is_shared_by_queries(log_space):
-    ctx = context(log_space, dp.loss_of(epsilon=0.8, delta=1e-6))
-    nested = ctx.query().participation_count(GRID, participation_cap=10).compositor(split_evenly_over=2).release()
-    for _ in range(2):
-        releases = nested.query().composition([noise(1.0), noise(2.0)]).release()
-        assert releases[1].scale == 2 * releases[0].scale
-
-
 def test_a_composition_in_opendps_own_context_and_on_a_lazyframe(log_space):
     unit = {"privacy_unit": (log_space[1], 1), "privacy_loss": dp.loss_of(epsilon=1.0, delta=1e-6)}
     plain = dp.Context.compositor(data=LOG, domain=log_space[0], **unit, split_evenly_over=1)

@@ -45,19 +45,6 @@ def test_a_chain_knows_the_whole_query(log_space):
     assert design.loss(2).epsilon_delta(1e-6) == (chain >> NOISE).map(2)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"participation_cap": 4}, {"step_cap": 2}, {"gap": 2}, {"by": "site", "keys": [1]},
-        {"by": "site", "keys": [1], "key_cap": 1}, {"excess": "downweight"}, make.EXCESS["l1"],
-    ],
-)  # fmt: skip
-def test_every_option_makes_another_query(log_space, change):
-    plain, other = count(log_space), count(log_space, **change)
-    assert signal_of(plain) != signal_of(other)
-    assert plain.output_metric != other.output_metric
-
-
 def test_every_log_and_distance_makes_another_query(log_space):
     plain = count(log_space)
     for space in (

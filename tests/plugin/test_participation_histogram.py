@@ -7,7 +7,6 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.accounting.influence import Influence, Majorant
 from tests.refused import refuses
 
 GRID = ts.TimeGrid(size=40)
@@ -70,16 +69,6 @@ def test_one_individual_is_in_one_entry(log_space, log):
         others = log["id"] != person
         change = whole - np.array(chain({name: column[others] for name, column in log.items()}))
         assert np.abs(change).sum() <= 1
-
-
-def test_maps(log_space):
-    def distances(space, individuals):
-        casts = (ts.then_lp_distance(metric) for metric in (dp.l1_distance(T=int), dp.l2_distance(T=float)))
-        return [(histogram(space) >> cast).map(individuals) for cast in casts]
-
-    assert distances(log_space, 3) == [3, 3.0]
-    assert distances((log_space[0], dp.change_one_distance()), 1) == [2, pytest.approx(2**0.5, rel=1e-15)]
-    assert histogram(log_space).map(1) == Influence(l0=1, l2=1.0, linf=1.0, majorant=Majorant([1.0]))
 
 
 def test_what_a_cap_loses_from_a_shared_budget(log_space, log):

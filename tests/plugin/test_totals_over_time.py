@@ -102,14 +102,6 @@ def test_nobody_moves_real_totals_further_than_the_map_says(unit, caps, per):
     assert moved.sum(axis=1).max() <= (chain >> ts.then_lp_distance(whole.L1)).map(1)
 
 
-def test_one_number_is_a_plain_number_for_opendps_own_noise(log_space):
-    number = log_space >> make.then_total(GRID, participation_cap=5)
-    number = number >> ts.then_lp_distance(dp.absolute_distance(T=float))
-    assert number.map(1) == 5.0
-    assert isinstance(number(LOG), float)
-    assert (number >> dp.m.then_laplace(5.0)).map(1) == pytest.approx(1.0)
-
-
 def of_hours(log_space, unit=None, **given):
     space = log_space if unit is None else (log_space[0], unit)
     return space >> make.then_total(HOURS, participation_cap=50, **given)
