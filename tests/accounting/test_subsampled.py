@@ -79,24 +79,6 @@ def test_profile_of_a_count_is_exact(epsilon, scale, steps, step_cap, p):
     just_above(got, oracle.profile(terms, epsilon, scale * loss.DISCRETE_NOISE))
 
 
-def test_golden_profiles_of_counts():
-    for (epsilon, scale, steps, m, p), case in golden("mono"):
-        just_above(equal_law(steps, m, p).at(scale).delta(epsilon), case["value"], 2e-9)
-
-
-@pytest.mark.long
-def test_golden_profiles_by_norms():
-    for (epsilon, scale, steps, most, m, p), case in golden("general"):
-        bounds = oracle.general_bounds(epsilon, scale, steps, most, m, p) if steps < 100 else []
-        best = min([mp.mpf(case["best_min"]), *bounds])
-        assert norms_law(steps, most, m, p).at(scale).delta(epsilon) <= best * (1 + mp.mpf(2e-9))
-
-
-def test_golden_renyi():
-    for (alpha, scale, most, m, p), case in golden("renyi"):
-        just_above(norms_law(10**4, most, m, p).at(scale).renyi(alpha), case["value"], 2e-9)
-
-
 def test_golden_approximate_zcdp():
     for (steps, m, p, tail), case in golden("azcdp_mono"):
         rho, attained = equal_law(steps, m, p).at(HALF).zero_concentrated(tail)
