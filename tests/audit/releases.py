@@ -56,7 +56,7 @@ class Case:
     :param joint: ``p`` and scale of more releases of the same signal, in one composition with its joint loss.
     :param delta: where claims of ε are compared.
     :param exact: whether the profile of this case is attained, so that a good audit must come near it.
-    :param runs: releases of each log, if no number is given; more where few of them show anything.
+    :param runs: releases of each log in the short form; more where few of them show anything.
     """
 
     name: str
