@@ -214,15 +214,6 @@ def test_plain_norms(kernel):
     assert l2 <= l1 or l2 == pytest.approx(l1, rel=1e-15)
 
 
-def test_gain_two_doubles_every_norm():
-    # Four times the squared distance, and so four times rho.
-    once, twice = Kernel.from_taps([0.5, 0.25, 0, 0.25]), Kernel.from_taps([1, 0.5, 0, 0.5])
-    a, b = filtered_influence(influence_of(2, 4), once), filtered_influence(influence_of(2, 4), twice)
-    assert (b.l2, b.linf, b.l0) == (2 * a.l2, 2 * a.linf, a.l0)
-    assert b.majorant.values.tolist() == (2 * a.majorant.values).tolist()
-    assert filter_constants(twice).norm == 2 * filter_constants(once).norm == 2.0
-
-
 def test_zero_distance_stays_zero():
     nothing = Influence(l0=0, l2=0.0, linf=0.0, majorant=Majorant(np.zeros(0)))
     for kernel in (gaussian_kernel(6, 1.0), OTHER[4]):

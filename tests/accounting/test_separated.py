@@ -2,7 +2,6 @@
 
 import math
 from fractions import Fraction
-from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from opendp_timeseries.accounting.filtering import filtered_influence, max_separ
 from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import Kernel, boxcar_kernel, exponential_kernel, gaussian_kernel
+from tests.accounting.test_scaling import demand_within
 from tests.make import influence_of
 from tests.oracles import separated as oracle
 from tests.refused import refuses
@@ -26,20 +26,6 @@ def norms_only(influence):
     return Influence(
         l0=influence.l0, l2=influence.l2, linf=influence.linf, gap=influence.gap, replaced=influence.replaced
     )
-
-
-def assert_within(moved, influence, resolution_bits):
-    """Every row of whole numbers, in units of ``2**-resolution_bits``, is within the influence of one individual."""
-    unit = Fraction(1, 2**resolution_bits)
-    magnitudes = -np.sort(-np.abs(moved), axis=1)
-    assert np.count_nonzero(magnitudes, axis=1).max() <= influence.l0
-    assert int((magnitudes**2).sum(axis=1).max()) * unit**2 <= Fraction(influence.l2) ** 2
-    assert int(magnitudes.max()) * unit <= Fraction(influence.linf)
-    if influence.majorant is not None:
-        tops = magnitudes.cumsum(axis=1).max(axis=0).tolist()
-        values = [Fraction(value) for value in influence.majorant.values.tolist()]
-        values += [Fraction(0)] * (len(tops) - len(values))
-        assert all(top * unit <= most for top, most in zip(tops, accumulate(values), strict=False))
 
 
 def kernels(size, *, seed=0, each=1):
@@ -64,7 +50,7 @@ def assert_no_set_exceeds_the_influence(size, gap, steps, kernel, *, replaced, s
     moved = oracle.filtered(every_move(size, gap, steps, replaced=replaced, series=series), kernel.numerators.tolist())
     influence = count(size, gap, steps, replaced=replaced, series=series)
     for given in (influence, norms_only(influence)):
-        assert_within(moved, filtered_influence(given, kernel, series), kernel.resolution_bits)
+        demand_within(filtered_influence(given, kernel, series), moved, bits=kernel.resolution_bits)
 
 
 @pytest.mark.thinned(3)
@@ -119,7 +105,7 @@ def test_a_signed_filter_makes_those_replaced_work_together():
     alone, replaced = (filtered_influence(count(6, 6, 1, replaced=by), kernel) for by in (False, True))
     assert np.abs(moved).max() == 8 > alone.linf == 4
     assert (moved**2).sum() > 2 * alone.l2**2
-    assert_within(moved, replaced, 0)
+    demand_within(replaced, moved, bits=0)
 
 
 def test_steps_need_not_be_as_close_as_they_may():
@@ -127,7 +113,7 @@ def test_steps_need_not_be_as_close_as_they_may():
     kernel = Kernel(np.array([1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]), 0)
     moved = oracle.filtered(np.isin(np.arange(13), [0, 4, 8]).astype(int)[None], kernel.numerators.tolist())
     assert (moved**2).sum() == 10
-    assert_within(moved, filtered_influence(count(13, 3, 3), kernel), 0)
+    demand_within(filtered_influence(count(13, 3, 3), kernel), moved, bits=0)
 
 
 # --- long cycles ---
@@ -287,4 +273,4 @@ def test_a_majorant_that_is_known_goes_on_to_be_used():
         oracle.filtered(np.array([row]), [2, 1, 0, 0, 0, 0, 0, 1])
         for row in ([4, 0, 1, 0, 1, 0, 0, 0], [1, 0, 4, 0, 0, 1, 0, 0])
     ]
-    assert_within(np.concatenate(moved), got, 2)
+    demand_within(got, np.concatenate(moved), bits=2)

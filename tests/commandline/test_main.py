@@ -403,16 +403,6 @@ def test_a_word_makes_no_earlier_release(log_file, tmp_path, capsys, nothing_is_
     assert (tmp_path / f"pop{suffix}").read_bytes() == content
 
 
-@pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
-def test_a_replaced_release_stays_as_private_as_it_was(log_file, tmp_path):
-    assert main(arguments(log_file, tmp_path / "out")) == 0
-    modes = dict(zip(SUFFIXES, (0o600, 0o640, 0o664), strict=True))
-    for suffix, mode in modes.items():
-        (tmp_path / f"out{suffix}").chmod(mode)
-    assert main(arguments(log_file, tmp_path / "out", "--force")) == 0
-    assert {suffix: (tmp_path / f"out{suffix}").stat().st_mode & 0o777 for suffix in SUFFIXES} == modes
-
-
 def test_without_matplotlib_an_old_figure_does_not_stay_beside_a_new_table(log_file, tmp_path, capsys, monkeypatch):
     assert main(arguments(log_file, tmp_path / "out")) == 0
     before = contents(tmp_path)
@@ -819,14 +809,6 @@ def test_a_ledger_by_a_symbolic_link_is_called_what_it_is(log_file, tmp_path, ca
         assert f"file ({tmp_path}/linked) must not be a symbolic link; give the name of the file that" in refusal(
             capsys
         )
-
-
-@pytest.mark.long
-def test_as_a_module():
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "opendp_timeseries", "--help"], capture_output=True, text=True, check=True
-    )
-    assert "python -m opendp_timeseries" in done.stdout
 
 
 # What was written.

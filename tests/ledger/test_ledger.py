@@ -206,6 +206,15 @@ def test_a_record_of_a_release_made_elsewhere_is_spent_too(tmp_path):
     refuses("ledger", book.least_scale, count(), sampling_probability=0.5)
 
 
+def test_a_composition_is_one_entry(tmp_path):
+    both = ts.make_composition([measurement(40.0), measurement(50.0, month=2)], delta=1e-6)
+    book = new(tmp_path)
+    made = book.release(both, LOG)
+    assert [len(entry.designs) for entry in book.entries] == [2]
+    assert list(book.releases()) == made
+    assert [release.scale for release in book.releases()] == [40.0, 50.0]
+
+
 def test_noise_that_is_chosen_by_what_was_kept_does_not_exceed_the_budget(tmp_path):
     def one_step(p, square):
         chain = SPACE >> ts.then_participation_count(ts.TimeGrid(size=1), participation_cap=1, excess="drop")
@@ -800,14 +809,12 @@ def test_processes_at_once_never_exceed_the_budget_together(tmp_path):
     assert book.verify().within
 
 
-@posix
-@pytest.mark.parametrize("times", [4, pytest.param(100, marks=pytest.mark.long)])
-def test_a_killed_process_leaves_a_sound_ledger(tmp_path, times):
+def kill_at_random(folder, times, seed):
     """Kill children that release and publish without end, and check after each what has been left."""
-    book = ts.Ledger.create(tmp_path / "people.ledger", epsilon=1e6, delta=1e-6)
-    published = tmp_path / "published"
+    book = ts.Ledger.create(folder / "people.ledger", epsilon=1e6, delta=1e-6)
+    published = folder / "published"
     published.touch()
-    draw = random.Random(times)
+    draw, open_entries = random.Random(seed), 0
     reading, writing = os.pipe()
 
     def work():
@@ -832,13 +839,23 @@ def test_a_killed_process_leaves_a_sound_ledger(tmp_path, times):
         assert set(handed_out) <= recorded  # nothing released unrecorded
         assert len(set(handed_out)) == len(handed_out)
         assert len(now.entries) >= len(recorded) >= len(handed_out) >= k // 2  # and nothing forgotten
-        for leftover in (*tmp_path.glob(".*.unfinished"), *tmp_path.glob(".*.earlier")):
+        for leftover in folder.glob(".*.unfinished"):
             leftover.unlink()
+        for leftover in folder.glob(".*.earlier"):
+            leftover.unlink()
+        open_entries = states(now).count("spent")
         before = len(now.entries)
         now.release(measurement(), LOG)  # no lock is stale
         assert len(now.entries) == before + 1
     os.close(reading)
     os.close(writing)
+    return open_entries
+
+
+@posix
+@pytest.mark.parametrize("times", [4, pytest.param(100, marks=pytest.mark.long)])
+def test_a_killed_process_leaves_a_sound_ledger(tmp_path, times):
+    kill_at_random(tmp_path, times, seed=times)
 
 
 @posix

@@ -253,15 +253,6 @@ def test_few_diagonals_are_a_matrix(size, width):
         Tridiagonal.of(-band[0], band[1, :-1])
 
 
-def test_the_noise_is_known_and_not_estimated():
-    # The broken variant: noise of another variance than the release's.
-    model, learnt, prior = linear((), False)
-    wrong = Model(Observations(SIZE, model.data.steps, model.data.values, VARIANCE / 2), model.basis, model.link)
-    found = structural._posterior(wrong, wrong.linearise(np.zeros(len(wrong.nodes)), 0.0), learnt).posterior
-    expected = oracle.condition(prior, np.eye(SIZE)[model.data.steps], model.data.values, VARIANCE)
-    assert not np.allclose(found.variance, expected[1], rtol=0, atol=1e-2)
-
-
 def test_frequencies_are_neither_repeated_nor_too_fast():
     columns = Basis(1000, (Season(24.0), Season(168.0)), False, limit=1000)._columns
     constant = columns[(columns["half_waves"] == 0) & ~columns["sine"]]
@@ -337,20 +328,6 @@ def test_pems(probability, scale, filter_std, most):
     error, cover = error_and_cover(series, counts)
     assert error < most
     assert 0.85 < cover < 0.97
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("std", [1, 3, 10])
-def test_bands_cover_the_counts_before_a_filter(std):
-    counts, kernel = flow()[:864], gaussian_kernel(864, std)
-    release = sampled(counts, np.random.default_rng(0), scale=25.711, probability=1.0, kernel=kernel)
-    series = smooth(release, seasons=288)
-    assert series.unfiltered
-    error, cover = error_and_cover(series, counts)
-    assert error < 9
-    assert 0.87 < cover < 0.97
-    # The broken variant: as if the filtered counts were the counts.
-    assert error_and_cover(smooth(release, seasons=288, filtered=True), counts)[1] < 0.85
 
 
 def test_a_trend_is_followed():
