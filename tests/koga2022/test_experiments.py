@@ -5,7 +5,6 @@ import math
 from pathlib import Path
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
@@ -209,14 +208,6 @@ def test_alpha_of_the_chain_holds_for_every_sample(p):
         assert chance[sums > alpha**2 * 3 * (1 + 1e-9)].sum() <= tail
     # The mean energy alone, α = √p, is exceeded far more often than that.
     assert chance[sums > p * (FILTERED**2).sum()].sum() > 0.1
-
-
-def test_a_problem_counts_under_its_assumption():
-    influence = problem(50, 5).count().map(1)
-    assert (influence.l0, influence.linf) == (5, 1)
-    l2 = problem(50, 5).count() >> ts.then_lp_distance(dp.l2_distance(T=float))
-    assert l2.map(1) == pytest.approx(math.sqrt(5), rel=1e-12)
-    assert problem(50, 5).kernel == ts.gaussian_kernel(50, 10.0)
 
 
 @pytest.mark.long
