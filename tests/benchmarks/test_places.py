@@ -21,6 +21,7 @@ from opendp_timeseries.design.design import Design
 from opendp_timeseries.plugin.mechanisms import signal_of
 from opendp_timeseries.smoothing.levels import panel
 from opendp_timeseries.smoothing.matrices import FitError
+from tests.reconstruction.simulated import error_and_cover as near
 from tests.reconstruction.simulated import week
 from tests.reconstruction.test_joint import city, hours, rainy_days, released
 
@@ -41,12 +42,6 @@ def apart(release, seasons):
         patch.setattr("opendp_timeseries.reconstruction.smooth.smooth_panel", refuse)
         alone = [ts.smooth(one, seasons=seasons) for one in release]
     return alone, ts.reconcile(*alone)
-
-
-def near(series, truth):
-    low, high = series.interval(0.9)
-    truth = np.ravel(truth)
-    return np.abs(series.values - truth).mean(), np.mean((low <= truth) & (truth <= high))
 
 
 def said(name, rows):
@@ -469,8 +464,3 @@ def test_people_in_places():
         print(f"key_cap {cap}: error {np.mean(of_cap, axis=0)[0]:.1f}, cover {np.mean(of_cap, axis=0)[1]:.2f}")
     errors = {cap: np.mean(of_cap, axis=0)[0] for cap, of_cap in rows.items()}
     assert min(errors.values()) > 0.8 * errors[None]
-
-
-def test_the_noise_is_that_of_one_series():
-    one = SPACE >> ts.then_participation_count(ts.TimeGrid(size=672))
-    assert least(private_count(672, groups=CITY)) == pytest.approx(least(one), rel=1e-12)
