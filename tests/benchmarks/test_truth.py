@@ -16,6 +16,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.datasets import load_flights
+from tests.reconstruction.simulated import error_and_cover
 
 dp.enable_features("contrib", "honest-but-curious")
 SEEDS = range(int(os.environ.get("TRUTH_SEEDS", "10")))
@@ -152,12 +153,10 @@ def test_against_the_truth(name):
             caps = {key: caps[key] for key in {*best, ("drop", 50)}}
         for key, measurement in {"private series": series_of, **caps}.items():
             series = ts.smooth(measurement(log), seasons=seasons)
-            low, high = series.interval(0.9)
-            covered = np.mean((low <= truth) & (truth <= high))
             # Of ten releases alone, the mean error of a total would scatter by a quarter; it needs no seasons.
             totals = [series, *(ts.smooth(measurement(log)) for _ in range(3 * (key == "private series")))]
             total = np.mean([abs(float(np.sum(one)) / truth.sum() - 1) for one in totals])
-            found[key].append((np.abs(series - truth).mean(), covered, total))
+            found[key].append((*error_and_cover(series, truth), total))
     error, covered, total = np.mean(found["private series"], axis=0)
     print(
         f"\n{name:>12}, mean {truth.mean():6.1f}: error {error:5.2f} ± {error_of(found['private series'])[1]:.2f},"

@@ -17,6 +17,7 @@ import pytest
 
 import opendp_timeseries as ts
 from tests.benchmarks.test_truth import HOURS, SEEDS, bikes, check_ins, traffic
+from tests.reconstruction.simulated import error_and_cover
 
 dp.enable_features("contrib", "honest-but-curious")
 BOUND = 60
@@ -59,11 +60,7 @@ def test_against_one_clip_by_an_oracle(name):
         for key, measurement in measurements.items():
             if isinstance(key, str) or seed < 2:  # caps are alike from seed to seed
                 series = ts.smooth(measurement(log), seasons=(24, 168))
-                low, high = series.interval(0.9)
-                covered = np.mean((low <= truth) & (truth <= high))
-                found[key].append(
-                    (np.abs(series.values - truth).mean(), covered, series.values.sum() / truth.sum() - 1)
-                )
+                found[key].append((*error_and_cover(series, truth), series.values.sum() / truth.sum() - 1))
     means = {key: np.mean(rows, axis=0) for key, rows in found.items()}
     print(f"\n{name}: mean {truth.mean():.0f} minutes")
     for key, (error, cover, level) in means.items():
@@ -220,8 +217,7 @@ def test_stations_that_add_up_to_their_city():
         covered = []
         for part, sums in parts:
             for estimate, of in ((part, sums), (part.resample("1d"), sums.reshape(-1, 24).sum(axis=1))):
-                low, high = (np.ravel(end) for end in estimate.interval(0.9))
-                covered.append(np.mean((low <= of) & (of <= high)))
+                covered.append(error_and_cover(estimate, of)[1])
         hours, days = np.reshape(covered, (-1, 2)).T
         found.append((city.values.sum() / truth.sum(), hours[:-1].mean(), hours[-1], days[:-1].mean(), days[-1]))
     ratio, *covers = np.mean(found, axis=0)
