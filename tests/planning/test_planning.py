@@ -64,6 +64,10 @@ def test_errors_are_those_of_dense_matrices(std):
     assert best == pytest.approx(oracle.error_of_best(whole, kernel.taps, kept, 2.0), rel=1e-8)
     every = errors.smoothing_square_of_every_step(signal, kernel, 2.0)
     assert every == pytest.approx(oracle.error_of_best(whole, kernel.taps, np.arange(60), 2.0), rel=1e-8)
+    # The broken variants: noise forgotten, and a filter that is applied and not accounted for.
+    assert errors.smoothing_square(signal, kernel, kept, 0.3, 0.1) < 0.95 * best
+    if std:
+        assert bias != pytest.approx(oracle.error_of_linear(linear, whole, np.eye(60)[0], kept, 1.0)[0], rel=0.01)
 
 
 def test_errors_at_tiers_are_those_of_dense_matrices():
@@ -85,6 +89,9 @@ def test_errors_at_tiers_are_those_of_dense_matrices():
         assert sums.noise == pytest.approx(found.noise * over**0.5)
     assert best_of_sums < 1e-9 * best
     assert found.noise == pytest.approx(scale / weights[0, -1], rel=1e-12)
+    # The broken variants: the level taken to be known, and noise forgotten.
+    assert found.smoothed**2 > 1.1 * best
+    assert errors.error_at_tiers(signal, count, scale / 2, often).smoothed < 0.9 * found.smoothed
 
 
 def test_who_has_one_event_in_each_step_weighs_by_squares_of_events_and_not_by_typical_steps():
@@ -133,6 +140,10 @@ def test_errors_at_places_are_those_of_dense_matrices():
         own += over**2 * of_levels
         assert error.smoothed**2 == pytest.approx(own * 0.75 + total / 16, rel=1e-9)
     assert (error.smoothed, error.totals) == (found.recommended.smoothed, found.recommended.totals)
+    # The broken variants: each key by itself, and the total without its keys.
+    (alone,) = plan(GRID, epsilon=1.0, delta=1e-6, participation={0.5: 8, 1.0: 40}, **known).candidates
+    assert error.smoothed < 0.9 * alone.smoothed
+    assert together < 0.9 * of_all
 
 
 def test_a_plan_of_places_says_what_can_be_seen():

@@ -253,6 +253,15 @@ def test_few_diagonals_are_a_matrix(size, width):
         Tridiagonal.of(-band[0], band[1, :-1])
 
 
+def test_the_noise_is_known_and_not_estimated():
+    # The broken variant: noise of another variance than the release's.
+    model, learnt, prior = linear((), False)
+    wrong = Model(Observations(SIZE, model.data.steps, model.data.values, VARIANCE / 2), model.basis, model.link)
+    found = structural._posterior(wrong, wrong.linearise(np.zeros(len(wrong.nodes)), 0.0), learnt).posterior
+    expected = oracle.condition(prior, np.eye(SIZE)[model.data.steps], model.data.values, VARIANCE)
+    assert not np.allclose(found.variance, expected[1], rtol=0, atol=1e-2)
+
+
 def test_frequencies_are_neither_repeated_nor_too_fast():
     columns = Basis(1000, (Season(24.0), Season(168.0)), False, limit=1000)._columns
     constant = columns[(columns["half_waves"] == 0) & ~columns["sine"]]
