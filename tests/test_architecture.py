@@ -209,6 +209,19 @@ def test_wrong_imports_are_found(module: str, source: str, complaint: str) -> No
     assert wrong_imports(MODULES | {module: source}, PLAN) == [complaint]
 
 
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("left", f"from {PACKAGE}.low import name\nfrom . import low"),
+        ("right.__init__", "from . import inner\nfrom .inner import name\nfrom ..low import name"),
+        ("high.__init__", f"import opendp.prelude\nfrom {PACKAGE}.high.base import name"),
+        ("low", "import opendp_like, numpy"),
+    ],
+)
+def test_right_imports_are_not(module: str, source: str) -> None:
+    assert wrong_imports(MODULES | {module: source}, PLAN) == []
+
+
 def test_circles_are_found() -> None:
     assert circles(MODULES) == []
     assert circles(MODULES | {"left": f"import {PACKAGE}.left"}) == [("left",)]

@@ -15,8 +15,9 @@ from scipy.stats import chi2
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting import circulant
+from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.design.design import noise_exponent
-from opendp_timeseries.plugin.circulant_filter import circular_convolve
+from opendp_timeseries.plugin.circulant_filter import circular_convolve, largest_input
 from opendp_timeseries.plugin.spaces import influence_distance
 
 SIZE = 4000
@@ -94,6 +95,39 @@ def test_the_step_depends_on_nothing_but_scale_and_resolution(bits, scale):
 # ------------------------------------------------------------------------------------------------- exact sums
 
 
+def smooth(kernel):
+    space = dp.vector_domain(dp.atom_domain(T="i64"), size=kernel.size), influence_distance()
+    return space >> ts.then_circulant_filter(kernel)
+
+
+def without_noise(kernel):
+    """The whole chain, but for the noise: what the noise is added to."""
+    return smooth(kernel) >> ts.then_subsampled_gaussian(0.0, sampling_probability=1.0, failure_probability=1e-3)
+
+
+KERNELS = [
+    ts.gaussian_kernel(30, 2.0),
+    ts.exponential_kernel(31, 3.0),
+    ts.boxcar_kernel(32, 7),
+    ts.Kernel.from_taps(np.random.default_rng(2).normal(size=30)),
+]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_what_is_noised_is_the_exact_sum_at_the_limits(kernel):
+    limit = largest_input(kernel)
+    taps = [Fraction(q, 2**kernel.resolution_bits) for q in kernel.numerators.tolist()]
+    rng = np.random.default_rng(3)
+    alternating = np.where(np.arange(kernel.size) % 2, limit, -limit)
+    for signal in (np.full(kernel.size, limit), alternating, rng.integers(-limit, limit, kernel.size)):
+        values = without_noise(kernel)(signal).values.tolist()
+        for t in range(kernel.size):
+            exact = sum(h * int(signal[(t - k) % kernel.size]) for k, h in enumerate(taps))
+            assert Fraction(values[t]) == exact
+    beyond = without_noise(kernel)(np.full(kernel.size, 2**62)).values
+    np.testing.assert_array_equal(beyond, without_noise(kernel)(np.full(kernel.size, limit)).values)
+
+
 def another_convolve(a, v, mode):
     """A direct sum in another order, as another BLAS might take it."""
     assert mode == "valid"
@@ -125,3 +159,20 @@ def test_no_other_blas_or_transform_changes_a_bit(monkeypatch, direct):
         monkeypatch.setattr(np.fft, "irfft", worse_irfft(np.fft.irfft))
     results.add(circular_convolve(signal, kernel).tobytes())
     assert len(results) == 1
+
+
+def test_a_distance_is_that_of_the_numbers_computed():
+    # Two logs that differ in one person: the difference of what is noised, in exact arithmetic, is within the map.
+    kernel = ts.Kernel.from_taps(np.random.default_rng(4).normal(size=30))
+    influence = smooth(kernel).map(Influence(l0=2, l2=math.sqrt(2), linf=1.0))
+    rng = np.random.default_rng(6)
+    limit = largest_input(kernel)
+    for _ in range(50):
+        signal = rng.integers(-limit, limit, 30, endpoint=True)
+        person = np.zeros(30, dtype=np.int64)
+        person[rng.choice(30, 2, replace=False)] = 1
+        pair = [without_noise(kernel)(x).values.tolist() for x in (signal, signal + person)]
+        moves = [abs(Fraction(a) - Fraction(b)) for a, b in zip(*pair, strict=True)]
+        assert sum(m * m for m in moves) <= Fraction(influence.l2) ** 2
+        assert max(moves) <= Fraction(influence.linf)
+        assert sum(m > 0 for m in moves) <= influence.l0

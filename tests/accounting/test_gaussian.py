@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import mpmath as mp
 import numpy as np
@@ -14,6 +16,7 @@ from scipy.special import log_ndtr, ndtr
 from opendp_timeseries.accounting.gaussian import gaussian_delta, gaussian_delta_slope, inflection
 from tests.oracles import accounting as oracle
 
+GOLDEN = Path(__file__).parents[1] / "data" / "golden.json"
 CLOSE = 3e-11  # for ε up to 1e4
 
 # (ε, u) in every branch: both signs of μ/2 − ε/μ, far tails, ratios so small that digits cancel, large ε.
@@ -57,6 +60,11 @@ def test_profile_at_large_epsilon_is_as_close_as_it_says():
             u = (a + math.hypot(a, math.sqrt(2 * epsilon))) ** 2
             truth = oracle.gaussian_profile(epsilon, u)
             just_above(upper(epsilon, u), truth, CLOSE if epsilon <= 1e4 else 8e-11)
+
+
+def test_golden_values():
+    for case in json.loads(GOLDEN.read_text())["g"]:
+        just_above(upper(case["eps"], case["u"]), mp.mpf(case["value"]), 2e-9)
 
 
 def test_profile_at_the_edges():

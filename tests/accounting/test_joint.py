@@ -85,22 +85,6 @@ def test_two_unequal_releases(monkeypatch, where):
     assert [one.epsilon(1e-6) for one in UNEQUAL] == pytest.approx([0.4574197, 0.9576138], rel=1e-6)
 
 
-@pytest.mark.parametrize(("trials", "seed"), [(2, 0), pytest.param(30, 1, marks=pytest.mark.long)])
-@pytest.mark.parametrize("where", ["one by one", "on the lattice"])
-def test_several_unequal_releases(monkeypatch, where, trials, seed):
-    rng = np.random.default_rng(seed)
-    if where == "on the lattice":
-        lattice(monkeypatch)
-    for _ in range(trials):
-        releases = [
-            (int(rng.integers(1, 5)), int(rng.integers(1, 4)), float(rng.uniform(0.05, 1)), float(rng.uniform(1, 9)))
-            for _ in range(int(rng.integers(2, 6)))
-        ]
-        loss = joint_loss([count(cap, p, scale, step_cap=m) for cap, m, p, scale in releases])
-        for epsilon in (0.1, 1.0):
-            just_above(loss.delta(epsilon), joint_oracle.profile_of_counts(releases, epsilon))
-
-
 # --- never below the truth, over every kept set ---
 
 
@@ -350,3 +334,51 @@ def test_far_tails_are_not_lost():
 def test_no_joint_loss_is_stated_where_it_is_no_bound(adaptivity):
     refuses(r"adaptivity.*'non-adaptive'.*'adaptive'", joint_loss, [count(1, 1.0, 1.0)] * 2,
             adaptivity=adaptivity)  # fmt: skip
+
+
+# --- dp_accounting ---
+
+
+def theirs(releases, width, pessimistic):
+    """Compositions by ``dp_accounting`` of ``(I, M, p, σ)``: privacy losses of all kept numbers, rounded up or down."""
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    pmf = pytest.importorskip("dp_accounting.pld.pld_pmf")
+    from scipy.stats import binom, norm
+
+    total = None
+    for cap, step_cap, p, scale in releases:
+        places, masses = [np.zeros(1, int)], [np.array([(1 - p) ** cap])]
+        for k in range(1, cap + 1):
+            u = k * (step_cap / scale) ** 2
+            low, high = ((u / 2 + side * 9 * math.sqrt(u)) / width for side in (-1, 1))
+            edges = np.arange(math.floor(low), math.ceil(high))
+            cells = np.diff(norm.cdf((np.append(edges, edges[-1] + 1) * width - u / 2) / math.sqrt(u)))
+            places.append(edges + pessimistic)
+            masses.append(binom.pmf(k, cap, p) * cells)
+        places, masses = np.concatenate(places), np.concatenate(masses)
+        values, index = np.unique(places, return_inverse=True)
+        sums = np.bincount(index, masses)
+        beyond = max(0.0, 1 - float(np.sum(sums))) if pessimistic else 0.0
+        one = pmf.create_pmf(dict(zip(values.tolist(), sums.tolist(), strict=True)), width, beyond, pessimistic)
+        one = pld.PrivacyLossDistribution(one)
+        total = one if total is None else total.compose(one)
+    return total
+
+
+@pytest.mark.parametrize(("trials", "seed"), [(2, 0), pytest.param(197, 1, marks=pytest.mark.long)])
+def test_within_the_discretisation_of_dp_accounting(trials, seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(trials):
+        releases = [
+            (int(rng.integers(1, 60)), int(rng.integers(1, 4)), float(rng.uniform(0.05, 1)), float(rng.uniform(8, 60)))
+            for _ in range(int(rng.integers(2, 6)))
+        ]
+        loss = joint_loss([count(cap, p, scale, step_cap=m) for cap, m, p, scale in releases])
+        below, above = (theirs(releases, 1e-3, pessimistic) for pessimistic in (False, True))
+        for epsilon in (0.1, 0.5, 1.0):
+            # Their convolutions are by Fourier transforms, which err by some 1e-12 of 1.
+            low, high = (their.get_delta_for_epsilon(epsilon) for their in (below, above))
+            assert low * (1 - 1e-9) - 1e-10 <= loss.delta(epsilon) <= high * (1 + 1e-6) + 1e-10
+            # n releases are rounded to a thousandth each: at most so far apart in ε.
+            width = len(releases) * 1e-3
+            assert below.get_delta_for_epsilon(epsilon - width) >= loss.delta(epsilon) * (1 - 1e-6) - 1e-10

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import mpmath as mp
 import numpy as np
@@ -26,8 +28,13 @@ from tests.make import influence_of
 from tests.oracles import accounting as oracle
 from tests.refused import refuses
 
+GOLDEN = Path(__file__).parents[1] / "data" / "golden.json"
 CLOSE = 3e-11
 HALF = math.sqrt(0.5)  # at this scale ρ is the squared distance
+
+
+def golden(kind):
+    return [(case["args"], case) for case in json.loads(GOLDEN.read_text())[kind]]
 
 
 def just_above(got, truth, close=CLOSE):
@@ -56,7 +63,7 @@ def base(p=0.1, steps=10):
     return count_law(steps, p)
 
 
-# --- values of the 60-digit oracle ---
+# --- golden values, and the same by the 60-digit oracle ---
 
 COUNTS = [
     *[(0.5, 26.0, 180, 1, 0.1), (1.0, 3.0, 20, 1, 0.3), (0.1, 10.0, 50, 1, 0.5), (0.0, 5.0, 10, 1, 0.2)],
@@ -72,18 +79,36 @@ def test_profile_of_a_count_is_exact(epsilon, scale, steps, step_cap, p):
     just_above(got, oracle.profile(terms, epsilon, scale * loss.DISCRETE_NOISE))
 
 
-BY_NORMS = [
-    *[(10.40625, 0.46875, 0.1, 1e-4, "4.3424753705933042"), (0.703125, 0.0390625, 0.1, 1e-6, "0.39740412886171875")],
-    *[(3.5, 1.0, 0.2, 0.01, "2.98"), (20.0, 4.0, 0.3, 1e-3, "20"), (180.0, 1.0, 0.1, 1e-5, "38.229608891054017")],
-    *[(2.75, 0.5, 0.9, 0.05, "2.75"), (0.5, 1.0, 0.3, 0.4, "0.37499999999999997")],
-]
+def test_golden_profiles_of_counts():
+    for (epsilon, scale, steps, m, p), case in golden("mono"):
+        just_above(equal_law(steps, m, p).at(scale).delta(epsilon), case["value"], 2e-9)
 
 
-@pytest.mark.parametrize(("most", "m", "p", "tail", "squared"), BY_NORMS)
-def test_approximate_zcdp_by_norms(most, m, p, tail, squared):
-    rho, attained = norms_law(10**5, most, m, p).at(HALF).zero_concentrated(tail)
-    just_above(rho * (1 + 3e-16), squared, 2e-9)  # values of 50-digit arithmetic
-    assert attained in (tail, 0.0)
+@pytest.mark.long
+def test_golden_profiles_by_norms():
+    for (epsilon, scale, steps, most, m, p), case in golden("general"):
+        bounds = oracle.general_bounds(epsilon, scale, steps, most, m, p) if steps < 100 else []
+        best = min([mp.mpf(case["best_min"]), *bounds])
+        assert norms_law(steps, most, m, p).at(scale).delta(epsilon) <= best * (1 + mp.mpf(2e-9))
+
+
+def test_golden_renyi():
+    for (alpha, scale, most, m, p), case in golden("renyi"):
+        just_above(norms_law(10**4, most, m, p).at(scale).renyi(alpha), case["value"], 2e-9)
+
+
+def test_golden_approximate_zcdp():
+    for (steps, m, p, tail), case in golden("azcdp_mono"):
+        rho, attained = equal_law(steps, m, p).at(HALF).zero_concentrated(tail)
+        if (steps, p) == (10, 0.5):  # the tie: the tail equals δ′ in real arithmetic, so 9 and 10 are both right
+            assert rho == pytest.approx(9, rel=1e-9) or rho == pytest.approx(10, rel=1e-9)
+            continue
+        assert rho == pytest.approx(float(case["s"]), rel=2e-9)
+        just_above(attained, case["tail"], 2e-9)
+    for (most, m, p, tail), case in golden("azcdp_gen"):
+        rho, attained = norms_law(10**5, most, m, p).at(HALF).zero_concentrated(tail)
+        just_above(rho * (1 + 3e-16), case["s"], 2e-9)
+        assert attained in (tail, 0.0)
 
 
 GENERAL = [

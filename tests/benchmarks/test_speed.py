@@ -9,9 +9,12 @@ Rows end with the ratio that the page states, of before.
 
 import csv
 import os
+import subprocess
 import sys
 import tempfile
 import time
+import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -285,6 +288,34 @@ def test_totals():
     assert best["totals by 1d"] < best["smooth"]
 
 
+def test_start():
+    """The processor time of a whole process, beside one that imports NumPy."""
+
+    def run(*command):
+        subprocess.run([sys.executable, *command], capture_output=True, check=False)
+
+    def of_children():
+        spent = os.times()
+        return spent.children_user + spent.children_system
+
+    jobs = {"import NumPy": partial(run, "-c", "import numpy")}
+    for what in (["--version"], ["plan", "--help"], ["log.csv", "--epsilon", "much"], ["verify", "no.json"]):
+        jobs[" ".join(what)] = partial(run, "-m", "opendp_timeseries", *what)
+    heading("From the start of a process")
+    best = least(jobs | {"import opendp_timeseries": partial(run, "-c", "import opendp_timeseries")}, clock=of_children)
+    assert max(best[what] for what in ("--version", "plan --help", "log.csv --epsilon much")) < 4 * best["import NumPy"]
+
+
+def test_plan():
+    def plan(size):
+        grid = ts.TimeGrid(size=size)
+        ts.plan(grid, participation_cap=[5, 20, 80], epsilon=1, delta=1e-6, time_scale=24, deviation=10)
+
+    heading("Plans")
+    best = least({f"plan of {size:,} steps": partial(plan, size) for size in (1000, 10_000)}, rounds=1)
+    assert best["plan of 10,000 steps"] < 20 * best["plan of 1,000 steps"]
+
+
 def test_smoothing():
     """By the wall, as several processes share a panel; beside them, one."""
     size, random = 168_000, np.random.default_rng(0)
@@ -306,3 +337,72 @@ def test_smoothing():
         f"1,000 series of 168 steps smoothed, {len(processors)} processors": lambda: ts.smooth(many, seasons=24),
     }
     least(jobs, rounds=1, clock=time.perf_counter)
+
+
+@pytest.fixture
+def days():
+    """Chains that count single days from 2024 on by a metric, and logs of them."""
+    warnings.simplefilter("ignore")
+    dp.enable_features("contrib", "honest-but-curious")
+    random = np.random.default_rng(1)
+
+    def chain(k, metric=None):
+        grid = ts.TimeGrid(size=24, start=str(np.datetime64("2024-01-01") + k), step="1h", zone="UTC")
+        space = ts.event_log_domain(identifier="id", time="time"), metric or dp.symmetric_distance()
+        return space >> ts.then_participation_count(grid, participation_cap=5)
+
+    def log(k):
+        when = np.datetime64("2024-01-01", "s") + 86400 * k + random.integers(0, 86400, 1000)
+        return {"id": random.integers(0, 200, 1000), "time": when}
+
+    return chain, log
+
+
+def seconds(job, *arguments, **options):
+    start = time.process_time()
+    job(*arguments, **options)
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize("kind", ["as it is", "where parameters are fixed", "with periods of days"])
+def test_ledger(tmp_path, days, kind):
+    (chain, log), releases = days, int(os.environ.get("SPEED_RELEASES", 1000))
+    fixed, by_day = kind == "where parameters are fixed", kind == "with periods of days"
+    terms = {"period": "1d", "zone": "UTC"} if by_day else {"adaptivity": "adaptive" if fixed else "fully adaptive"}
+    metric = ts.period_distance("1d", zone="UTC") if by_day else None
+    book, taken = ts.Ledger.create(tmp_path / "of.ledger", epsilon=1.0, delta=1e-6, **terms), []
+    for k in range(releases):
+        scale = 200 * releases**0.5 * (1 + k / releases)
+        release = chain(k, metric) >> ts.then_subsampled_gaussian(scale, sampling_probability=1.0, delta=1e-9)
+        taken.append(seconds(book.release, release, log(k)))
+    once, again = (seconds(book.least_scale, chain(releases, metric), sampling_probability=1.0) for _ in range(2))
+    first, last = np.median(taken[:20]), np.median(taken[-20:])
+    print(
+        f"\n\nA ledger of {releases} releases, {kind}: the first take {first:.3f} s each, the last {last:.3f},"
+        f" and a search for the scale of one more {once:.2f}, {again:.2f} again"
+    )
+    assert last < first + 0.06
+    assert once < 0.3
+
+
+@pytest.mark.parametrize("releases", [12, 100, 365])
+def test_programme(tmp_path, days, releases):
+    chain, log = days
+    chains = [chain(k) for k in range(releases)]
+    relative = [1 + k / releases for k in range(releases)]
+    terms = {"delta": 1e-6, "sampling_probability": 0.2, "relative_scales": relative}
+    planned = []
+    plan = seconds(lambda: planned.append(ts.Programme.plan(chains, epsilon=1.0, **terms)))
+    programme = replace(planned[0], budget=replace(planned[0].budget, epsilon=1.3))  # which leaves room beside it
+    create = seconds(ts.Ledger.create, tmp_path / "of.ledger", programme=programme)
+    book, taken = ts.Ledger(tmp_path / "of.ledger"), []
+    for k in range(releases):
+        measurement = programme.measurement(chains[k], number=k + 1)
+        taken.append(seconds(book.release, measurement, log(k)))
+    search = seconds(book.least_scale, chain(releases), sampling_probability=0.2)
+    first, last = np.median(taken[:6]), np.median(taken[-6:])
+    print(
+        f"\n\nA ledger of a programme of {releases} releases: planning takes {plan:.2f} s, creating {create:.2f}, the"
+        f" first releases {first:.3f} each, the last {last:.3f}, and a search for the scale of another {search:.2f}"
+    )
+    assert max(first, last) < 0.06

@@ -7,6 +7,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.accounting.conversions import delta_from_renyi
 from opendp_timeseries.plugin.conversions import make_renyiDP_to_approxDP, make_zCDP_to_renyiDP
 from tests.refused import refuses
 
@@ -83,6 +84,27 @@ def test_a_curve_of_nothing_is_zero_and_begins_beyond_order_one(native):
     curve = make_zCDP_to_renyiDP(native)
     assert curve.map(0)(2.0) == 0
     refuses("alpha", curve.map(1), 1.0, error=dp.OpenDPException)
+
+
+@pytest.mark.long
+def test_ours_and_native_in_one_renyi_composition_to_epsilon_delta(count, native):
+    ours = count >> noise(**CURVE)
+    both = dp.c.make_composition([ours, make_zCDP_to_renyiDP(native)])
+    assert both.map(1)(3.0) == pytest.approx(ours.map(1)(3.0) + 3 * native.map(1), rel=1e-12)
+    fixed = dp.c.make_fix_delta(make_renyiDP_to_approxDP(both), delta=1e-6)
+    epsilon, delta = fixed.map(1)
+    assert delta == 1e-6
+    assert delta_from_renyi(both.map(1), epsilon * (1 + 1e-6)) <= 1e-6
+    assert delta_from_renyi(both.map(1), epsilon * (1 - 1e-3)) > 1e-6
+    release, values = fixed({"id": np.repeat(np.arange(50), 4), "time": np.arange(200) % 60})
+    assert isinstance(release, ts.Release)
+    assert len(values) == 60
+
+
+def test_conversion_is_above_the_exact_profile(count):
+    curve, exact = make_renyiDP_to_approxDP(count >> noise(**CURVE)).map(1), (count >> noise()).map(1)
+    for epsilon in (0.1, 0.5, 1.0, 2.0):
+        assert exact.delta(epsilon) <= curve.delta(epsilon) <= 1
 
 
 def test_conversions_agree_with_dp_accounting(count):
