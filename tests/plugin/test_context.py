@@ -81,37 +81,45 @@ def test_a_failure_probability_that_cannot_fit_is_named_before_any_scale(log_spa
     assert ctx.query().participation_count(GRID, participation_cap=50) is not None
 
 
-def test_import_and_reload_register_once():
+@pytest.fixture
+def module_of_totals():
+    """A module to import anew, which has its own names again afterwards: other tests hold what it had."""
+    module = importlib.import_module("opendp_timeseries.plugin.totals")
+    names, registered = dict(vars(module)), dict(constructors)
+    yield module
+    vars(module).update(names)
+    constructors.clear()
+    constructors.update(registered)
+
+
+def test_import_and_reload_register_once(module_of_totals):
     importlib.reload(ts)
-    importlib.reload(importlib.import_module("opendp_timeseries.plugin.totals"))
+    importlib.reload(module_of_totals)
     importlib.reload(ts)
     names = ["participation_count", "assume_participation", "totals", "subsampled_gaussian"]
     assert all(name in constructors for name in names)
     then(ts.make_participation_count)
 
 
-def test_a_name_taken_by_another_package_stops_no_import(log_space):
+def test_a_name_taken_by_another_package_stops_no_import(log_space, module_of_totals):
     ours = constructors.pop("totals")
 
     def make_totals(input_domain, input_metric, groups):
         raise AssertionError("another plugin's")
 
     dp.register(make_totals)
-    try:
-        importlib.reload(importlib.import_module("opendp_timeseries.plugin.totals"))
-        assert constructors["totals"][0] is not ours[0]
-        assert maker_of("timeseries_totals") == "opendp_timeseries.plugin.totals"
-        panel = {"by": "site", "keys": ["a", "b"], "participation_cap": 5}
-        query = exact(dp.loss_of(rho=1.0), log=LOG | SITES).query().participation_count(GRID, **panel)
-        assert len(query.totals({"all": ["a", "b"]}).gaussian().release()) == SIZE  # ours first
-        theirs = context(log_space, dp.loss_of(rho=1.0), split_evenly_over=1).query()
-        theirs = theirs.participation_count(GRID, **panel)
-        refuses("another plugin's", theirs.totals, {"all": ["a", "b"]}, error=AssertionError)
-        assert theirs.timeseries_totals({"all": ["a", "b"]})._chain.map(1).l0 == SIZE
-    finally:
-        constructors.pop("timeseries_totals", None)
-        del constructors["totals"]
-        importlib.reload(importlib.import_module("opendp_timeseries.plugin.totals"))
+    importlib.reload(module_of_totals)
+    assert constructors["totals"][0] is not ours[0]
+    assert maker_of("timeseries_totals") == "opendp_timeseries.plugin.totals"
+    panel = {"by": "site", "keys": ["a", "b"], "participation_cap": 5}
+    query = exact(dp.loss_of(rho=1.0), log=LOG | SITES).query().participation_count(GRID, **panel)
+    assert len(query.totals({"all": ["a", "b"]}).gaussian().release()) == SIZE  # ours first
+    theirs = context(log_space, dp.loss_of(rho=1.0), split_evenly_over=1).query()
+    theirs = theirs.participation_count(GRID, **panel)
+    refuses("another plugin's", theirs.totals, {"all": ["a", "b"]}, error=AssertionError)
+    assert theirs.timeseries_totals({"all": ["a", "b"]})._chain.map(1).l0 == SIZE
+    del constructors["timeseries_totals"], constructors["totals"]
+    importlib.reload(module_of_totals)
     assert maker_of("totals") == "opendp_timeseries.plugin.totals"
 
 
