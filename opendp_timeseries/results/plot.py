@@ -51,6 +51,7 @@ _DATES: Final = 9
 #: Share of an axis that stays free beyond what is drawn.
 _MARGIN: Final = 0.05
 _CUT: Final = "At the edge, the widest intervals are cut"
+_GREY: Final = "A grey line is usually too uncertain to read: its interval is wider than it is high"
 #: Height of a line of small words, in inches.
 _LINE_OF_WORDS: Final = 0.16
 #: By how this is placed, an axis shows whether it is one of Matplotlib's dates. It is no whole day or hour.
@@ -181,18 +182,15 @@ def plot_totals(
     lines = [
         _time_label(totals.grid),
         captions.guarantee_in_words(series.release, series.sources, None),
-        f"{_color(drawn)} line: {over}{captions.step_in_words(totals.grid)} of {captions.models_of([series])}",
+        f"Line: {over}{captions.step_in_words(totals.grid)} of {captions.models_of([series])}",
         f"Grey band: {confidence_level:.0%} intervals" if np.any(np.isfinite(drawn.low)) else "",
         _CUT if drawn.is_cut else "",
+        _GREY if drawn.is_faint else "",
         *captions.totals_in_words(totals),
     ]
     axes = _captioned(axes, unit, _filled(lines))
     draw(axes, drawn, is_wide=True)
     return axes
-
-
-def _color(*drawings: Drawing) -> str:
-    return "Grey" if all(drawn.is_faint for drawn in drawings) else "Blue"
 
 
 def _release_of(series: object) -> Release:
@@ -378,7 +376,7 @@ def _caption(
 ) -> str:
     parts, drawings = list(series.values()), list(drawn.values())
     count, made_from = release.design.signal.count, captions.made_from(release, parts[0])
-    is_drawn, faint = captions.draws_noisy(parts[0]), sum(item.is_faint for item in drawings)
+    is_drawn = captions.draws_noisy(parts[0])
     beyond = sum(int(np.count_nonzero(item.clipped_noisy != item.noisy)) for item in drawings)
     events = sum(len(runs_of(item.events)) for item in drawings)
 
@@ -390,7 +388,7 @@ def _caption(
     lines = [
         _time_label(drawings[0].grid),
         captions.guarantee_in_words(release, parts[0].sources, guarantee),
-        f"{_color(*drawings)} line: {captions.models_of(parts)}",
+        f"Line: {captions.models_of(parts)}",
         f"Dashed line: {captions.ahead_in_words(parts[0])}" if parts[0].ahead else "",
         f"Grey band: {band}, if the model is right" if band else "",
         f"Bars, at kept steps only: {bars}" if bars else "",
@@ -400,7 +398,7 @@ def _caption(
         else f"Made from {made_from}; they are not drawn",
         f"Triangles at the edge: noisy values beyond it ({beyond})" if beyond else "",
         f"Dotted lines: single events, which no pattern explains ({events})" if events else "",
-        "A grey line is usually too uncertain to read: its interval is wider than it is high" if faint else "",
+        _GREY if any(item.is_faint for item in drawings) else "",
         "" if count is None else captions.caps_in_words(parts[0], count, " over all series" if release.keys else ""),
     ]
     return _filled(lines)

@@ -87,7 +87,7 @@ def test_a_measured_release_knows_what_its_caption_says(axes):
         interpolate(release).plot(axes=axes, guarantee=""),
         interpolate(measured(scale=0.0)).plot(axes=axes),
     ):
-        assert silent.get_xlabel().split("\n")[1].startswith(("Blue line", "Grey line"))
+        assert silent.get_xlabel().split("\n")[1].startswith("Line: ")
 
 
 def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
@@ -260,7 +260,7 @@ def test_a_panel_says_which_series_has_another_model(agg):
         r"$\frac$",
     ]
     caption = drawn["north"].figure.get_supxlabel()
-    assert "Blue line: structural model or linear interpolation\nGrey band: " in caption
+    assert "Line: structural model or linear interpolation\nGrey band: " in caption
     assert "\nBars, at kept steps only: " in caption
 
 
@@ -390,11 +390,11 @@ def test_an_axis_is_chosen_by_the_line_as_on_a_page(axes, agg):
     page = unknown.to_html(grid=GRID)
     assert '<p class="key faint">' in page
     assert "goes on beyond it" not in page
-    assert "Grey line: totals" in unknown.resample(12, grid=GRID).plot().get_xlabel()
+    assert "A grey line is" in unknown.resample(12, grid=GRID).plot().get_xlabel()
     dim = unknown.plot(grid=GRID)
     assert labelled(dim, "series").get_color() == "0.55"
     assert dim.get_ylim()[0] < 1000 - Z90 * 1500 < 0
-    assert "Grey line: " in dim.get_xlabel()
+    assert "A grey line is" in dim.get_xlabel()
     assert "cut" not in dim.get_xlabel()
     # What else is on the axes keeps its place.
     figure_axes = agg.figure().subplots()
@@ -425,7 +425,7 @@ def test_a_caption_says_that_series_were_reconciled(agg):
     series = interpolate(PANEL)
     parts = [dataclasses.replace(part, model="structural model (level), reconciled") for part in series.parts]
     drawn = plot(dataclasses.replace(series, parts=parts))
-    assert "Blue line: structural model, reconciled\n" in drawn["north"].figure.get_supxlabel()
+    assert "Line: structural model, reconciled\n" in drawn["north"].figure.get_supxlabel()
 
 
 def test_marks_are_named_apart_below_any_caption(agg):
