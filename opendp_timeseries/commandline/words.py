@@ -139,7 +139,8 @@ def check_drawable(name: str, texts: Iterable[str]) -> None:
             raise Refusal(
                 name,
                 Quoted(f"{text!r:.200}"),
-                "must hold characters that files can hold: no control or byte-order mark, and no half of a pair",
+                "must hold characters that files can hold: no control or byte-order mark, no half of a pair, and none"
+                " that turns the text after it round",
                 f"leave out {match[0]!r}",
             )
 
@@ -163,9 +164,9 @@ step: Final = verbatim(
     parse_width, "a whole number and a unit: 5min and 24h are fixed times, 1d, 1w and 1mo a calendar's"
 )
 part: Final = verbatim(share, "a share and a number of steps, such as 90%:20")
-#: What XML 1.0 has no characters for. Lone surrogates are what Python reads from bytes that are no text. Matplotlib
-#: fails at a byte-order mark in a PDF.
-_UNDRAWABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufeff\ufffe\uffff]")
+#: What XML 1.0 has no characters for, and controls that it has. Lone surrogates are what Python reads from bytes that
+#: are no text. Matplotlib fails at a byte-order mark in a PDF. After an override, numbers stand from right to left.
+_UNDRAWABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202d\u202e\ud800-\udfff\ufeff\ufffe\uffff]")
 #: How values stand in a file, and what to call them; all others are text.
 _TYPES: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
     bool: ((bool,), "true or false"),

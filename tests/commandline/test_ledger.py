@@ -273,13 +273,16 @@ def test_a_disk_that_is_full_at_any_moment_loses_nothing(in_folder, capsys, monk
         get_again(in_folder)
 
 
-@pytest.mark.parametrize("text", ["half \ud83d", "bell \x07", "\x00", "not \uffff", "\udcff", "\ufeffmark"])
+@pytest.mark.parametrize(
+    "text", ["half \ud83d", "bell \x07", "\x00", "not \uffff", "\udcff", "\ufeffmark", "\x9b2J", "over \u202e"]
+)
 def test_what_no_file_can_hold_is_refused_before_it_is_paid_for(in_folder, capsys, text):
     assert new() == 0
     (in_folder / "keys.csv").write_text(f"when,district\na,{text}\n", errors="surrogatepass")
     panel = ["--by", "station", "--keys", "a"]
     for more, name in (
         (["--title", text, "--page"], "--title"),
+        (["--unit", text, "--notes", "none"], "--unit"),
         (["--by", "station", "--keys", "a", text], "--keys"),
         ([*panel, "--total", text], "--total"),
         (["--by", text, "--keys", "a"], "--by"),
@@ -296,7 +299,7 @@ def test_what_no_file_can_hold_is_refused_before_it_is_paid_for(in_folder, capsy
 
 def test_letters_of_any_kind_are_paid_for_and_written(in_folder):
     assert new() == 0
-    assert make("day", "--title", "Fahrgäste, 乘客 🚲 $x_1$ <b>&amp;\u202e\ttab", "--page") == 0
+    assert make("day", "--title", "Fahrgäste, 乘客 🚲 $x_1$ <b>&amp;\u200f\ttab", "--page") == 0
     assert len(ts.Ledger("people.ledger").entries) == 1
 
 
