@@ -211,11 +211,17 @@ class Everybody(NamedTuple):
     count_covariance: Array
 
 
-class Rhythm(NamedTuple):
-    """A pattern at every step, and what its error is of: a row for each step, of independent errors of variance 1."""
+class Rhythm(errors.Covariance):
+    """A pattern at every step, and the covariance of its error, worked out anew each time: it would fill the memory.
 
-    mean: Array
-    root: Array
+    :param mean: the pattern.
+    :param steps: how many of the first steps the pattern is zero over, on average.
+    :param mixture: makes of its columns weights of independent errors of variance 1.
+    """
+
+    def __init__(self, mean: Array, season: Season, steps: int, mixture: Array) -> None:
+        super().__init__(len(mean))
+        self.mean, self._season, self._steps, self._mixture = mean, season, steps, mixture
 
     @classmethod
     def of(cls, values: Array, precision: Array, season: Season, size: int, level: float) -> "Rhythm":
@@ -223,10 +229,7 @@ class Rhythm(NamedTuple):
 
         :param precision: of the values, the first of so many steps.
         """
-        basis = Basis(size, (season,), trend=False, limit=0)
-        columns = basis.at(np.arange(size))[:, 1:] * np.exp(basis.variances(basis.start())[0][1:] / 2)
-        columns -= columns[: len(values)].mean(axis=0)
-        columns /= np.sqrt(np.mean(np.sum(columns**2, axis=1)))
+        columns = _columns(season, size, len(values))
         centred = columns[: len(values)]
         centred = centred - np.average(centred, axis=0, weights=precision)
         information, axes = np.linalg.eigh((centred.T * precision) @ centred)
@@ -240,8 +243,32 @@ class Rhythm(NamedTuple):
         likely /= likely.sum()
         mean = likely @ (variances * pull)
         between = np.sqrt(likely)[:, None] * (variances * pull - mean)
-        turned = columns @ axes
-        return cls(turned @ mean, turned @ np.column_stack([np.diag(np.sqrt(likely @ variances)), between.T]))
+        mixture = axes @ np.column_stack([np.diag(np.sqrt(likely @ variances)), between.T])
+        return cls(columns @ (axes @ mean), season, len(values), mixture)
+
+    @property
+    def root(self) -> Array:
+        """A row for each step, of the weights of independent errors of variance 1."""
+        root: Array = _columns(self._season, len(self.mean), self._steps) @ self._mixture
+        return root
+
+    def _matmat(self, columns: Array) -> Array:
+        root = self.root
+        product: Array = root @ (root.T @ columns)
+        return product
+
+    def variances(self, weights: Array, starts: NDArray[np.int64]) -> Array:
+        """Return the variances of weighted sums."""
+        return errors.from_root(csr_array(self.root)).variances(weights, starts)
+
+
+def _columns(season: Season, size: int, steps: int) -> Array:
+    """Return the waves of a season at so many steps, in their usual sizes; each is zero on average over the first."""
+    basis = Basis(size, (season,), trend=False, limit=0)
+    columns: Array = basis.at(np.arange(size))[:, 1:] * np.exp(basis.variances(basis.start())[0][1:] / 2)
+    columns -= columns[:steps].mean(axis=0)
+    columns /= np.sqrt(np.mean(np.sum(columns**2, axis=1)))
+    return columns
 
 
 def shares_of_mean(noise: Array | None, size: int) -> tuple[Array, float]:
@@ -366,7 +393,7 @@ def of_everybody(
         variances.append(slope**2 * np.maximum(departure.variance - term, 0.0))
         joints.append(errors.rescale(departure.joint + errors.common_error(np.ones(size), -term), slope))
     rates = back @ np.array(means)
-    of_rhythm = np.zeros((size, 0))
+    rhythm = None
     if seasons and prior == OF_COUNTS:
         direction = np.linalg.solve(back, weights_of_always)[1:]
         information = max(float(direction @ direction), 1e-300)
@@ -375,7 +402,6 @@ def of_everybody(
         rhythm = Rhythm.of(direction @ residuals / information, precision, seasons[0], size, height)
         by_tier = back[:, 1:] @ direction
         rates += by_tier[:, None] * rhythm.mean
-        of_rhythm = by_tier[-1] * rhythm.root
     by_level = slope**2 / (share @ slope[:last] ** 2)
     rates[-1] += (total * everybody - share @ rates[-1, :last]) * by_level
     beyond = np.zeros((size, tiers))
@@ -404,10 +430,11 @@ def of_everybody(
     rows, of_level = (passed @ back).T, of_total * (everybody * by_level) ** 2
     variance += of_level
     own_part = variance - (rows**2 * np.array(variances)).sum(axis=0) - of_level
-    of_rhythm = passed[:, -1:] * of_rhythm
-    variance += (of_rhythm**2).sum(axis=1)
     joint = errors.common_error(by_level, of_total) + errors.diagonal(own_part / everybody**2)
-    joint += errors.from_root(csr_array(of_rhythm / everybody))
+    if rhythm is not None:
+        of_rhythm = passed[:, -1] * by_tier[-1]
+        variance += of_rhythm**2 * (rhythm.root**2).sum(axis=1)
+        joint += errors.rescale(rhythm, of_rhythm / everybody)
     for row, of_channel in zip(rows / everybody, joints, strict=True):
         joint += errors.rescale(of_channel, row)
     events = common.events.steps(steps, mean)

@@ -1,6 +1,7 @@
 """Series of everybody from several tiers of activity: near the truth, and with bands that cover it."""
 
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.tiers import Tiers, default_tiers
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.smoothing.basis import Basis
+from opendp_timeseries.smoothing.errors import variances_of
 from opendp_timeseries.smoothing.everybody import _RHYTHM, Rhythm, last_tier, levels_by_often, of_everybody
 from opendp_timeseries.smoothing.levels import Prior, above_zero, panel
 from opendp_timeseries.smoothing.matrices import FitError
@@ -434,7 +436,9 @@ def test_a_rhythm_is_averaged_over_how_large_it_may_be():
     between = means - likely @ means
     rhythm = Rhythm.of(values, precision, season, size, level)
     assert np.allclose(rhythm.mean, likely @ means, atol=1e-3)
-    assert np.allclose(
-        rhythm.root @ rhythm.root.T, np.tensordot(likely, covariances, 1) + (between.T * likely) @ between, atol=1e-3
-    )
+    joint = np.tensordot(likely, covariances, 1) + (between.T * likely) @ between
+    assert np.allclose(rhythm @ np.eye(size), joint, atol=1e-3)
+    assert np.allclose(variances_of(rhythm, np.ones((1, size)), np.array([0, 7]))[0], joint[:7, :7].sum(), atol=1e-3)
     assert likely.max() < 0.9  # of none so sure that another would not show
+    # A year of minutes holds no matrix.
+    assert len(pickle.dumps(Rhythm.of(values, precision, season, 10_000, level))) < 100_000
