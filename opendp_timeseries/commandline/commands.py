@@ -72,7 +72,7 @@ def _causes(result: LogCheck, options: argparse.Namespace) -> Iterator[str]:
     is_text, written = options.file.suffix.lower() in CSV_SUFFIXES, (delimiter_of(options), options.encoding)
     if is_text and result.unreadable_time > _LIKELY_SHARE * result.rows:
         remedy = likely_times(options.file, options.time, *written) or remedy
-    mark = options.value_decimal
+    mark, advice = options.value_decimal, ""
     if is_text and result.no_value and (advice := likely_decimal(options.file, options.value, *written, mark)):
         yield f"{result.no_value} of {result.rows} rows have no value. {advice}."
     likely = {
@@ -86,7 +86,7 @@ def _causes(result: LogCheck, options: argparse.Namespace) -> Iterator[str]:
             "the log is of another time than the grid, or its days and months are read in the other order: correct"
             " `start` and `end`, `file`, or `time_format`",
         ),
-        "value": (result.no_value or 0, f"values are not written as numbers, such as 12{mark}5: "),
+        "value": (0 if advice else result.no_value or 0, f"values are not written as numbers, such as 12{mark}5: "),
         "by": (
             result.unknown_key or 0,
             "keys are spelled otherwise than in `keys`, by spaces, capital letters, zeros in front or an `encoding`:"

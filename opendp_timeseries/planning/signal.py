@@ -123,7 +123,10 @@ def described_signal(
                 "proxy", ..., "must be given alone, without `level`, `season_amplitudes`, `deviation` and `time_scale`"
             )
         return replace(_signal_of_proxy(proxy, size), usual=usual)
-    if (deviation is None) != (time_scale is None) or (season_amplitudes is None and deviation is None):
+    if (deviation is None) != (time_scale is None):
+        alone, missing = ("time_scale", "deviation") if deviation is None else ("deviation", "time_scale")
+        raise Refusal(alone, ..., f"needs `{missing}`, too", f"give `{missing}`, or leave out `{alone}`")
+    if season_amplitudes is None and deviation is None:
         raise Refusal(
             "the signal",
             ...,

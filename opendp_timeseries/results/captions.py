@@ -41,6 +41,7 @@ def measured(release: Release, part: AnySeries) -> str:
     if filtered and not part.unfiltered:
         return f"{rate}{'the filtered counts of everybody' if is_full else f'the capped, filtered {what}'}"
     end = " before the filter" if filtered else _LEVELLED if part.levelled else ""
+    end += " (of the few who come most, in part)" if is_full and _lighter(part) else ""
     return f"{rate}{'the counts of everybody' if is_full else f'the capped {what}'}{end}"
 
 
@@ -218,17 +219,20 @@ def events_in_words(count: Count, noise: float) -> str:
 def closure_in_words(count: Count, noise: float) -> str:
     """Return how many must usually come to a key for its closure, of a day if steps are shorter, to be seen.
 
+    Of sums no such number is known: those who come to a place usually come often, and finer series know less of them.
+
     :param noise: as of events.
     """
     grid, reading = count.grid, count.reading
+    if reading.is_sum:
+        return (
+            "One that is closed for some steps is drawn towards the others, and may show most of what is usual there."
+        )
     steps = 1 if grid.is_integer else max(round(ONE_DAY / np.diff(grid.edges()).min()), 1)
     usual, time = grouped(math.ceil(CLOSED * noise * math.sqrt(steps))), "day" if steps > 1 else "step"
-    much = (
-        f"there is usually about {usual} of {reading.log.value!r}" if reading.is_sum else f"about {usual} usually come"
-    )
     return (
-        f"One that is closed for a {time} mostly shows as nothing if {much} in it. A smaller one is drawn towards the"
-        " others, and may show most of what is usual there."
+        f"One that is closed for a {time} mostly shows as nothing if about {usual} usually come in it. A smaller one is"
+        " drawn towards the others, and may show most of what is usual there."
     )
 
 

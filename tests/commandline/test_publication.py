@@ -705,7 +705,7 @@ def test_a_programme_says_how_well_numbers_will_be_known(city, capsys):
     assert "--participation" not in often
     assert main(["programme", "publication.toml", "--new", "--deviation", "20"]) == 2
     assert not (city / "trips.ledger").exists()
-    assert f"season (line {line_of(city, 'season =')}) 24:60" in refusal(capsys)
+    assert "deviation needs time_scale, too" in refusal(capsys)
 
 
 def test_a_programme_says_without_a_terminal_what_takes_long(city, capsys, monkeypatch):
@@ -1160,7 +1160,7 @@ def test_check_names_values_with_another_decimal_mark(tmp_path, capsys, monkeypa
     said = " ".join(capsys.readouterr().err.split())
     advice = f"{others} of the first 9 values have another decimal mark: give --value-decimal '{other}'."
     assert (f"{others} of 9 rows have no value. {advice}" in said) == bool(others)
-    assert ("The likely cause: values are not written as numbers" in said) == (others == 9)
+    assert "The likely cause: values are not written as numbers" not in said
     assert ("Nothing would be counted, with any caps" in said) == (others == 9)
     if others == 9:
         assert main([*check, other]) == 0
