@@ -346,6 +346,8 @@ def _hidden(panel: Release, parts: dict[str, AnySeries], level: float) -> list[s
             " seen there is mostly the course of the others. Longer steps, or sums of several series, show more."
         )
     behind = next(iter(parts.values())).sources or (panel,)
+    last = behind[-1].design.signal.grid
+    behind = tuple(release for release in behind if release.design.signal.grid == last)  # of several parts, one
     count = behind[0].design.signal.count
     of_keys = len(parts) > 1 and panel.design.signal.groups is None and count is not None and count.grid.size > 1
     if of_keys and count is not None and is_joint(behind) and all("jointly" in part.model for part in parts.values()):

@@ -995,6 +995,7 @@ def test_a_page_grows_with_the_parts(tmp_path, monkeypatch, capsys):
             "Revised, compared with a summary of the first part (not with pages of single parts): 2024-03" in page
         ) == (number > 1)
         assert "<h2>The usual course of city</h2>" in page
+        assert "One that is closed for a step mostly shows as nothing" in page
         whole = ts.Ledger("city.ledger").programme.identifier[:16]
         stated = f"{ts.Ledger('city.ledger').guarantee()}, of all that was released so far; in programme {whole} with"
         assert f"{stated} (ε = 2, δ = 1e-06) in all" in html.unescape(page)
