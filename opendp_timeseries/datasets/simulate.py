@@ -1,4 +1,4 @@
-"""Simulated event logs with a stated participation law, to try every claim without a download.
+"""Simulated event logs with a stated participation law, to try the library without data.
 
 The generator is an ordinary one: simulated people need no protection.
 """
@@ -6,7 +6,7 @@ The generator is an ordinary one: simulated people need no protection.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from opendp_timeseries._refusal import Quoted, Refusal
+from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
 from opendp_timeseries._validate import integer, real
 from opendp_timeseries.grid import TimeGrid
 
@@ -33,8 +33,10 @@ def simulate_event_log(
     :param events: ``events[k]`` is the probability of ``k`` events in an individual's step; ``events[0]`` must be
         0. By default there is one event.
     :param profile: non-negative weight of each step, of the grid's length; by default all are equal.
-    :return: ``identifier`` (int64, below ``individuals``) and ``time`` (integer steps, or ``datetime64`` in
-        UTC, by the grid), an entry per event, in the order of time.
+    :return: ``identifier`` (int64, below ``individuals``) and ``time``, an entry per event, in the order of time. On a
+        grid of integer steps, times are these; otherwise text in UTC, such as ``2024-03-04T05:00:00Z``, which is one
+        instant on whatever clock the grid is.
+    :raises TypeError: if ``rng`` is no generator, or a number is of another type.
     :raises ValueError: if a law is invalid, or somebody might take part in more steps than have weight.
 
     >>> grid = TimeGrid(size=100)
@@ -43,6 +45,8 @@ def simulate_event_log(
     >>> len(person), bool(steps.max() <= 20)
     (1000, True)
     """
+    if not isinstance(rng, np.random.Generator):
+        raise TypeRefusal("rng", rng, "must be a generator, such as `rng=numpy.random.default_rng(1)`")
     individuals = integer("individuals", individuals, minimum=0)
     steps_law, events_law = _law("participation", participation), _law("events", events)
     if events_law[0] > 0:
@@ -65,7 +69,10 @@ def simulate_event_log(
     repeats = rng.choice(len(events_law), size=len(step), p=events_law)
     order = np.argsort(step, kind="stable")
     person, step = (np.repeat(part[order], repeats[order]) for part in (person, step))
-    return {"identifier": person, "time": grid.instants()[step]}
+    times = grid.instants()
+    if not grid.is_integer:
+        times = np.array(np.datetime_as_string(times, timezone="UTC").tolist())  # no longer than they must be
+    return {"identifier": person, "time": times[step]}
 
 
 def power_law(participation_cap: int, exponent: float = 2.0) -> NDArray[np.float64]:
@@ -83,11 +90,13 @@ def power_law(participation_cap: int, exponent: float = 2.0) -> NDArray[np.float
 
 
 def daily_profile(size: int, steps_per_day: int, *, depth: float = 0.8) -> NDArray[np.float64]:
-    """Return step weights that rise and fall once a day, lowest at its first step.
+    """Return step weights that rise and fall once a day, of so many steps from the first of the grid on.
+
+    It is lowest at the first step of each day: with a grid that starts at midnight, then.
 
     :param size: number of steps, ``T``.
     :param steps_per_day: length of a day in steps.
-    :param depth: from 0 (flat) to 1 (nothing at the lowest point).
+    :param depth: from 0 (flat) to 1 (nothing at the lowest point, so that some step must be elsewhere).
     :return: float64 array of length ``size``, between ``1 - depth`` and ``1 + depth``.
     """
     step = np.arange(integer("size", size, minimum=1))

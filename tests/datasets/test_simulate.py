@@ -10,8 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from opendp_timeseries import TimeGrid
+from opendp_timeseries.counting.tables import read_positions
 from opendp_timeseries.datasets import daily_profile, power_law, simulate_event_log
+from opendp_timeseries.design.reading import Reading, Source
 
+STEPS = TimeGrid(size=48)
 ALPHA = 1e-9  # false alarms of each random test, by a Bernstein bound; the seeds are fixed
 
 
@@ -71,12 +74,17 @@ def test_everybody_in_every_step_is_possible() -> None:
     assert sorted(zip(log["identifier"], log["time"], strict=True)) == [(i, t) for i in range(50) for t in range(30)]
 
 
-def test_times_of_a_grid_of_instants_come_back_as_its_steps() -> None:
-    grid = TimeGrid(size=48, start="2024-03-09T00:00", step="1h", zone="America/New_York")
-    log = simulate_event_log(grid, 100, power_law(5), rng=np.random.default_rng(4))
-    steps = simulate_event_log(TimeGrid(size=48), 100, power_law(5), rng=np.random.default_rng(4))
-    assert log["time"].dtype.kind == "M"
-    assert np.array_equal(grid.steps(log["time"], aware=True), steps["time"])
+@pytest.mark.parametrize(("start", "step", "zone"), [
+    ("2024-03-09T00:00", "1h", "America/New_York"),  # a skipped hour, and one that occurs twice
+    ("2024-11-02T00:00", "1h", "America/New_York"), ("2024-11-02", "1d", "Asia/Tehran"),
+    ("2011-12-01", "1d", "Pacific/Apia"), ("2024-01-01", "1mo", "UTC"), ("2024-03-30T05:45Z", "7ms", None),
+])  # fmt: skip
+def test_a_log_counts_in_the_steps_that_were_drawn(start: str, step: str, zone: str | None) -> None:
+    grid = TimeGrid(size=48, start=start, step=step, zone=zone)
+    log, drawn = (simulate_event_log(on, 100, power_law(5), rng=np.random.default_rng(4)) for on in (grid, STEPS))
+    reading = Reading(source=Source(identifier="identifier", time="time"), grid=grid)
+    assert np.array_equal(read_positions(log, reading)[1], drawn["time"])
+    assert np.array_equal(log["identifier"], drawn["identifier"])
 
 
 def test_laws_and_profiles() -> None:
@@ -101,6 +109,7 @@ def test_nobody_gives_an_empty_log() -> None:
     ({"profile": [1, 1, 0], "participation": [0, 0, 0, 1]}, r"^participation.*3.*2"),
     ({"profile": [1, 1]}, r"^profile.*2"), ({"profile": [0, 0, 0]}, r"^profile"),
     ({"events": [0.5, 0.5]}, r"^events\[0\]"), ({"individuals": -1}, "individuals"),
+    ({"rng": 1}, r"^rng \(1\)"), ({"rng": np.random.RandomState(1)}, "^rng"),
 ])  # fmt: skip
 def test_refusals(wrong: dict[str, object], message: str) -> None:
     arguments = {"individuals": 2, "participation": [0, 1], "rng": np.random.default_rng(6)} | wrong
