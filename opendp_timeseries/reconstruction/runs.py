@@ -1,4 +1,4 @@
-"""Releases of adjacent grids as one, such as those of months; and steps after the last, of which nothing was released.
+"""Releases of consecutive grids as one, such as those of months; and steps after the last, of which nothing was released.
 
 What is fitted is one series over all of their grids, so its release is made up here: of all values, with a grid that
 reaches as far. It states nothing. Who was counted how often is said by the releases themselves.
@@ -20,7 +20,7 @@ from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.design.tiers import Table, tiers_for
 from opendp_timeseries.design.weighting import Weighting
 from opendp_timeseries.design.weights import RESOLUTION_BITS
-from opendp_timeseries.grid import TimeGrid, extended, grid_over, steps_ahead
+from opendp_timeseries.grid import TimeGrid, extend, grid_over, steps_ahead
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.smoothing.everybody import last_tier, values_at
 from opendp_timeseries.smoothing.levels import Prior
@@ -92,7 +92,7 @@ class Run:
         """The grid of one series, with the steps after it; None if it is not known."""
         grids = [self.given or release.grid for release in self.releases]
         series_grids = [grid for grid in grids if grid is not None]
-        return extended(grid_over(series_grids), self.ahead) if series_grids else None
+        return extend(grid_over(series_grids), self.ahead) if series_grids else None
 
     @cached_property
     def noise(self) -> Array:

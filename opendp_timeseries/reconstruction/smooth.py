@@ -131,7 +131,7 @@ def smooth(
     counts; so it is where a filter cannot be undone, because its weights sum to zero or less, or it is too long.
     ``unfiltered`` and ``model`` of the series say which. ``method="haar"`` undoes no filter.
 
-    Releases of adjacent grids, such as those of months, are smoothed together: ``smooth([january, february])`` gives
+    Releases of consecutive grids, such as those of months, are smoothed together: ``smooth([january, february])`` gives
     one series over all of their grids, and ``(year,) = smooth(months)`` takes it out of the tuple; of panels with
     totals or groups, it gives one for each of these. Each release may have its own noise and its own sample. All of
     them tell the level and the patterns, so each is nearer to the truth than by itself; and with every further
@@ -173,7 +173,7 @@ def smooth(
     :raises ValueError: if a season is shorter than two steps or needs a calendar that the grid has not, ``method`` or
         ``band`` is unknown, or ``method="haar"`` is given a release of some steps only, a season, a trend or a band;
         ``ahead`` is no number of whole steps, or asked for behind a filter; or if several releases are not one panel
-        and its totals, or the same counts on adjacent grids.
+        and its totals, or the same counts on consecutive grids.
 
     >>> import numpy as np
     >>> from opendp_timeseries import Release, smooth

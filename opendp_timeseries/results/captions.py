@@ -150,7 +150,7 @@ def _crowd(count: Count) -> tuple[int, int, str] | None:
 
 
 def _grids(series: AnySeries) -> set[TimeGrid | None]:
-    """Return the grids on which the releases behind a series were read: several, if it is of adjacent ones."""
+    """Return the grids on which the releases behind a series were read: several, if it is of consecutive ones."""
     return {_grid(release) for release in series.sources}
 
 

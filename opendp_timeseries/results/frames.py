@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
-from opendp_timeseries.grid import TimeGrid, check_grid, extended, parse_zone
+from opendp_timeseries.grid import TimeGrid, check_grid, extend, parse_zone
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.smoothing import errors
 
@@ -104,7 +104,7 @@ def grid_of(series: AnySeries, given: TimeGrid | None) -> TimeGrid:
     size = release.size // len(release.keys or (0,))
     grid = release.grid if given is None else check_grid(given)
     if given is not None and ahead and given.size == size - ahead:
-        grid = extended(given, ahead)
+        grid = extend(given, ahead)
     if grid is not None and grid.size != size:
         raise Refusal("grid", Quoted(f"{grid.size} steps"), f"must have the size of the series ({size})")
     return TimeGrid(size=size) if grid is None else grid

@@ -1,4 +1,4 @@
-"""Releases of adjacent grids that are smoothed together, and forecasts of the steps after them."""
+"""Releases of consecutive grids that are smoothed together, and forecasts of the steps after them."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -293,7 +293,7 @@ def test_releases_in_other_tiers_are_not_joined_as_if_these_were_one():
     assert runs_of(months, None, None)[0].lengths == [744, 696]
 
 
-def test_what_is_not_one_count_on_adjacent_grids_is_refused():
+def test_what_is_not_one_count_on_consecutive_grids_is_refused():
     rng = np.random.default_rng(1)
     first, second, third = (of_hours(np.full(grid.size, 9.0), grid, rng) for grid in SPRING)
     refuses("grids", ts.smooth, [first, third])
