@@ -17,7 +17,7 @@ def read_text(path: Path, what: str) -> str:
     """Return the text of a public file in UTF-8, with or without a byte-order mark.
 
     :param what: description of the file, for messages.
-    :raises ValueError: for any other encoding, naming the line, the byte and the likely encoding.
+    :raises ValueError: for any other encoding, naming the line, the byte and a guess at the encoding.
     """
     content = path.read_bytes()
     wrong = content.find(b"\0")  # as in UTF-16, which may be valid UTF-8 by chance
@@ -30,22 +30,24 @@ def read_text(path: Path, what: str) -> str:
     before = content[:wrong]
     line, place = before.count(b"\n") + 1, wrong - before.rfind(b"\n")
     where = f"line {line} holds byte 0x{content[wrong]:02X} at place {place}"
-    raise Refusal(what, ..., f"must be text in UTF-8, but {where}{likely(content)}", "save it as UTF-8")
+    raise Refusal(what, ..., f"must be text in UTF-8, but {where}{encoding_clause(content)}", "save it as UTF-8")
 
 
-def likely(content: bytes) -> str:
-    """Return a clause naming the likely encoding of text that is not UTF-8; empty if its bytes suggest none."""
+def encoding_clause(content: bytes) -> str:
+    """Return a clause naming a guess at the encoding of text that is not UTF-8; empty if its bytes suggest none."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content:
-        return ", as UTF-16 does"
-    name = likely_encoding(content)
-    return f", as {name} does" if name else ""
+        return ", which suggests UTF-16"
+    name = guess_encoding(content)
+    return f", which suggests {name}" if name else ""
 
 
-def likely_encoding(content: bytes) -> str | None:
-    """Return the likely encoding of text that is not UTF-8 but mostly ASCII; None for other text.
+def guess_encoding(content: bytes) -> str | None:
+    """Return a guess at the encoding of text that is not UTF-8 but mostly ASCII; None for other text.
+
+    It is right of most text of western Europe, and often wrong of other text: the user must see whether it is.
 
     >>> texts = "Köln, Düren".encode("cp1252"), "Köln".encode("cp850"), "Москва".encode("cp1251")
-    >>> [likely_encoding(text) for text in texts]
+    >>> [guess_encoding(text) for text in texts]
     ['cp1252', 'cp850', None]
     """
     runs = re.findall(rb"[\x80-\xff]+", content)
@@ -61,12 +63,12 @@ def likely_encoding(content: bytes) -> str | None:
     return None
 
 
-def encoding(name: str) -> str:
+def canonical_encoding(name: str) -> str:
     """Return the name of an encoding as Python writes it.
 
     :raises ValueError: for one that Python does not know, or in which a line break may be part of a letter.
 
-    >>> encoding("Windows-1252"), encoding("UTF8")
+    >>> canonical_encoding("Windows-1252"), canonical_encoding("UTF8")
     ('cp1252', 'utf-8')
     """
     try:
@@ -79,7 +81,7 @@ def encoding(name: str) -> str:
 
 
 class Lines:
-    """The lines of a log, decoded one by one: no byte raises, or changes how another line is read.
+    """The lines of a log, decoded one by one: after the first, no byte raises, or changes how another line is read.
 
     Bytes outside of the encoding become lone surrogates, so that different bytes stay different texts.
     """
@@ -87,20 +89,20 @@ class Lines:
     def __init__(self, file: BinaryIO, encoding: str) -> None:
         self._file, self._encoding = file, encoding
         self._read = 0
-        self.illegible = 0  #: number of lines with such bytes. Private
+        self.illegible = 0  #: number of lines with such bytes; depends on the log, as do the next two
         self.first = 0  #: number of the first such line, from 1
         self.sample = b""  #: the first such lines, concatenated
 
     @property
     def note(self) -> str:
-        """Message about lines with such bytes; empty if there are none. Private."""
+        """Message about lines with such bytes; empty if there are none. It depends on the log."""
         if not self.illegible:
             return ""
-        guess = likely_encoding(self.sample)
-        remedy = f"give `encoding={guess}`" if guess else "give its name, such as `encoding=cp1251` or gb18030"
+        guess = guess_encoding(self.sample)
+        name = f"perhaps `encoding={guess}`" if guess else "such as `encoding=cp1251` or gb18030"
         return (
             f"{self.illegible} rows hold bytes that are not {self._encoding}, the first in line {self.first}: if the"
-            f" file is in another encoding, {remedy}, or save it as UTF-8"
+            f" file is in another encoding, give its name, {name}, or save it as UTF-8"
         )
 
     def header(self, name: str) -> str:
@@ -113,18 +115,19 @@ class Lines:
         self._read += 1
         what = f"the first line of the file ({name})"
         if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in line:
-            raise Refusal(what, ..., "must be in UTF-8, and seems to be in UTF-16", "save the file as UTF-8")
+            rule = f"must be in {self._encoding}, and seems to be in UTF-16"
+            raise Refusal(what, ..., rule, "save the file as UTF-8")
         if line.startswith(codecs.BOM_UTF8):  # which says more of this file than what is said of all
             self._encoding, line = "utf-8", line.removeprefix(codecs.BOM_UTF8)
         try:
             return line.decode(self._encoding)
         except UnicodeDecodeError as error:
-            guess = likely_encoding(line)
+            guess = guess_encoding(line)
             raise Refusal(
                 what,
                 ...,
                 f"is not in {self._encoding}, from byte {error.start + 1} on",
-                f"give `encoding={guess}`, or save the file as UTF-8"
+                f"give its encoding, perhaps `encoding={guess}`, or save the file as UTF-8"
                 if guess
                 else "give `encoding` with the name of its own, such as cp1252 or gb18030, or save the file as UTF-8",
             ) from None
@@ -134,18 +137,18 @@ class Lines:
         block = self._file.read(size)
         return block + self._file.readline() if block[-1:] != b"\n" else block
 
-    def skip(self, number: int) -> None:
-        """Take note of lines that are legible."""
+    def count_legible(self, number: int) -> None:
+        """Count lines that are read without this, and are legible."""
         self._read += number
 
-    def decoded(self, lines: Sequence[bytes]) -> list[str]:
+    def decode(self, lines: Sequence[bytes]) -> list[str]:
         """Return the next lines as text."""
         try:
-            return self._decoded(lines)
+            return self._decode(lines)
         finally:
             self._read += len(lines)
 
-    def _decoded(self, lines: Sequence[bytes]) -> list[str]:
+    def _decode(self, lines: Sequence[bytes]) -> list[str]:
         encoding = self._encoding
         try:
             return [line.decode(encoding) for line in lines]

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from opendp_timeseries._refusal import Refusal
-from opendp_timeseries._text import Lines, likely_encoding
+from opendp_timeseries._text import Lines, guess_encoding
 from opendp_timeseries.counting.files import CSV_SUFFIXES
 from opendp_timeseries.grid.text_times import read_text_times
 
@@ -42,7 +42,7 @@ class FirstLine(NamedTuple):
 
     @property
     def is_legible(self) -> bool:
-        """Return whether the line is in UTF-8, or in an encoding that is given or likely."""
+        """Return whether the line is in UTF-8, or in an encoding that is given or guessed."""
         return not any("\ufffd" in name for name in self.columns)
 
     @property
@@ -68,17 +68,17 @@ def first_line(path: Path, encoding: str | None = None) -> FirstLine | None:
         line = file.readline(_LONGEST)
     mark = line.startswith(codecs.BOM_UTF8)
     line = line.removeprefix(codecs.BOM_UTF8)
-    likely = None
+    guess = None
     try:
         line.decode()
     except UnicodeDecodeError:
-        likely = None if b"\0" in line else likely_encoding(line)  # as in UTF-16
-    text = line.decode("utf-8" if mark else encoding or likely or "utf-8", "replace").strip()
+        guess = None if b"\0" in line else guess_encoding(line)  # as in UTF-16
+    text = line.decode("utf-8" if mark else encoding or guess or "utf-8", "replace").strip()
     usual = usual_delimiter(path)
     bare = _QUOTED.sub("", text)  # a quoted name may hold what separates others
     sign = max((usual, *_DELIMITERS), key=bare.count)
     columns = [name.strip() for name in next(csv.reader([text or '""'], delimiter=sign, skipinitialspace=True))]
-    return FirstLine(columns, sign if sign != usual and sign in bare else None, None if mark else likely)
+    return FirstLine(columns, sign if sign != usual and sign in bare else None, None if mark else guess)
 
 
 def check_delimiter(path: Path, delimiter: str, columns: Sequence[str], encoding: str | None) -> None:
@@ -127,7 +127,7 @@ def _texts(path: Path, column: str, delimiter: str, encoding: str | None) -> Ite
         lines = Lines(file, encoding or "utf-8")
         place = next(csv.reader([lines.header(path.name)], delimiter=delimiter)).index(column)
         with contextlib.suppress(csv.Error):
-            for row in csv.reader(lines.decoded(lines.block(_LONGEST).splitlines(keepends=True)), delimiter=delimiter):
+            for row in csv.reader(lines.decode(lines.block(_LONGEST).splitlines(keepends=True)), delimiter=delimiter):
                 if len(row) > place and (text := row[place].strip()):
                     yield text
 

@@ -147,6 +147,7 @@ def _look(given: dict[str, Any], *, quiet: bool = False) -> None:
     source = first_line(there, given.get("encoding"))
     if source is None:
         return
+    guess = {} if "encoding" in given else {"encoding": "perhaps "}
     for name in ("delimiter", "encoding"):
         if (value := getattr(source, name)) is not None:
             given.setdefault(name, value)
@@ -155,7 +156,8 @@ def _look(given: dict[str, Any], *, quiet: bool = False) -> None:
         named = "must name the columns, and is not shown, as not all in it are names: see that it is not a row"
     if not source.is_legible:
         named = "is not in UTF-8: give --encoding, such as cp1251 or gb18030, or save the file as UTF-8"
-    how = "".join(f"; {name} is {toml_text(given[name])}" for name in ("delimiter", "encoding") if name in given)
+    ways = [name for name in ("delimiter", "encoding") if name in given]
+    how = "".join(f"; {name} is {guess.get(name, '')}{toml_text(given[name])}" for name in ways)
     if "value" in given and given.get("delimiter") == ";" and "value_decimal" not in given:  # rows are private
         how += "; as often with semicolons, values may have decimal commas: give --value-decimal ',' if so"
     if not quiet:

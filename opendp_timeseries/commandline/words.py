@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from opendp_timeseries._refusal import Quoted, Refusal
-from opendp_timeseries._text import encoding
+from opendp_timeseries._text import canonical_encoding
 from opendp_timeseries.accounting.sampling import SAMPLINGS
 from opendp_timeseries.counting.files import CSV_SUFFIXES, TIME_UNITS
 from opendp_timeseries.design.weighting import EXCESS_CHOICES
@@ -202,8 +202,8 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             needs=("value",)),
         "delimiter": Word(str, "the character between the fields of a CSV file (a comma; in .tsv a tab)", ";",
             needs=("file",)),
-        "encoding": Word(encoding, "encoding of a CSV file, such as cp1252 of Windows in western Europe (UTF-8)",
-            "cp1252", needs=("file",)),
+        "encoding": Word(canonical_encoding,
+            "encoding of a CSV file, such as cp1252 of Windows in western Europe (UTF-8)", "cp1252", needs=("file",)),
     }),
     "grid": ("the steps of time", {
         "zone": Word(zone, "time zone of the calendar, of start and end (UTC)", "Europe/London", ask="may",

@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._refusal import Quoted, Refusal, TypeRefusal
-from opendp_timeseries._text import Lines
-from opendp_timeseries._text import encoding as encoding_name
+from opendp_timeseries._text import Lines, canonical_encoding
 from opendp_timeseries.counting.batches import sorted_rows
 from opendp_timeseries.counting.fields import plain_fields
 from opendp_timeseries.counting.progress import report
@@ -169,7 +168,7 @@ def csv_batches(
         raise Refusal("delimiter", delimiter, "must be one character that separates fields, such as ',' or ';'")
     has_commas = check.choice("value_decimal", value_decimal, (".", ",")) == "," and source.value is not None
     try:
-        legible = encoding_name(encoding)
+        legible = canonical_encoding(encoding)
     except ValueError as error:
         raise Refusal("encoding", encoding, f"{error}") from None
     if source.identifier == source.time:
@@ -199,7 +198,7 @@ def csv_batches(
         while block := lines.block(_BLOCK):
             text = io.BytesIO(block)
             if plain and (fields := plain_fields(block, where, delimiter)) is not None:
-                lines.skip(len(fields[0]))
+                lines.count_legible(len(fields[0]))
                 text.seek(0, io.SEEK_END)
                 yield log(*fields)
             while cells := _cells(text, lines, where, delimiter):
@@ -291,7 +290,7 @@ def _some(texts: Field, rows: Ints) -> list[str]:
 def _cells(block: BinaryIO, file: Lines, where: list[int], delimiter: str) -> list[str]:
     """Some fields of each of the next lines, one after the other; empty where a line has fewer, or is no CSV."""
     cells: list[str] = []
-    while len(cells) < len(where) * _PIECE and (lines := file.decoded(block.readlines(_PART))):
+    while len(cells) < len(where) * _PIECE and (lines := file.decode(block.readlines(_PART))):
         lines[-1] = lines[-1].rstrip("\r\n")  # where a quote is left open, it is no part of the field
         read: list[str] = []
         with contextlib.suppress(csv.Error, IndexError):

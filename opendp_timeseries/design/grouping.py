@@ -14,7 +14,7 @@ from opendp_timeseries._json import fields_of
 from opendp_timeseries._refusal import Refusal
 from opendp_timeseries.design.groups import Groups, Key
 
-#: Shares of the norm are whole numbers of sixteenths, so that sizes of individuals are whole numbers, too.
+#: Shares of the norm are whole numbers of sixteenths, and so are sizes of individuals.
 SHARES: Final = 16
 #: The share of each level of groups, unless said otherwise; the keys have what is left.
 _OF_GROUPS: Final = 3
@@ -22,11 +22,12 @@ _OF_GROUPS: Final = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Grouping:
-    """Levels of a panel, each of which has every key once: the keys, and groups of them around each other.
+    """Levels of a panel, each of which has every key once: 0, of the keys, and 1, 2, … of groups, outwards.
 
-    An individual's size is the sum over levels of their share, times the squares of the sums in each group and step.
+    An individual's size is ``Σ share(level) · Σ (sum of a group in a step)²``, over levels, and over the level's groups
+    (at level 0, keys) and all steps.
 
-    :param groups: at each depth, of all keys.
+    :param groups: at each level, of all keys.
     :param shares: of the norm, in sixteenths: of the keys, of the groups right around them, and so on outwards.
     :raises TypeError, ValueError: naming the group, or the share.
     """
@@ -38,22 +39,23 @@ class Grouping:
         shares = tuple(check.integer("share of a level, in sixteenths", share, minimum=1) for share in self.shares)
         object.__setattr__(self, "shares", shares)
         keys = set(self.groups.innermost)
-        for depth in range(self.depth):
-            level = {name: members for name, members, level_depth in self._members() if level_depth == depth}
-            if missing := sorted(map(str, keys.difference(*level.values()))):
-                example = f"beside {next(iter(level))!r}"
+        for level in range(self.level_count, 0, -1):
+            members = dict(self._members(level))
+            if missing := sorted(map(str, keys.difference(*members.values()))):
+                example = f"beside {next(iter(members))!r}"
                 raise Refusal(
                     "every key", ..., "must be in a group of each level", f"put {missing[0]!r} into one {example}"
                 )
-        if len(shares) != self.depth + 1 or sum(shares) != SHARES:
-            of = f"one for the keys and each of {self.depth} levels of groups"
+        if len(shares) != self.level_count + 1 or sum(shares) != SHARES:
+            of = f"one for the keys and each of {self.level_count} levels of groups"
             raise Refusal("shares", list(shares), f"must be, in sixteenths, {of}, and add up to {SHARES}")
 
-    def _members(self) -> list[tuple[str, tuple[Key, ...], int]]:
-        return [(*group, depth) for group, depth in zip(self.groups.members, self.groups.depths, strict=True)]
+    def _members(self, level: int) -> list[tuple[str, tuple[Key, ...]]]:
+        members = zip(self.groups.members, self.groups.depths, strict=True)
+        return [group for group, depth in members if depth == self.level_count - level]
 
     @property
-    def depth(self) -> int:
+    def level_count(self) -> int:
         """Number of levels of groups."""
         return max(self.groups.depths) + 1
 
@@ -62,7 +64,8 @@ class Grouping:
         """Read a mapping from names to keys, or to such mappings.
 
         :param keys: of the panel, compared as text.
-        :param shares: of the norm, from the keys outwards, which add up to 1; rounded to sixteenths.
+        :param shares: of the norm, from the keys outwards, which add up to 1. Those of groups are rounded to
+            sixteenths, and the keys have what is left.
         :raises TypeError, ValueError: as :meth:`.Groups.of`, and for shares that do not fit.
         """
         groups = Groups.of(tree, keys)
@@ -79,13 +82,13 @@ class Grouping:
         return cls(groups=Groups.from_dict(fields["groups"]), shares=fields["shares"])
 
     def fractions(self) -> list[float] | None:
-        """Return the shares as :meth:`of` reads them; None for those that it takes where none are given."""
-        defaults = SHARES - _OF_GROUPS * self.depth, *[_OF_GROUPS] * self.depth
+        """Return the shares as :meth:`of` reads them; None for the default shares."""
+        defaults = SHARES - _OF_GROUPS * self.level_count, *[_OF_GROUPS] * self.level_count
         return None if self.shares == defaults else [share / SHARES for share in self.shares]
 
     def groups_at(self, level: int) -> Groups:
-        """Return the groups of a level, from 1, the innermost."""
-        return Groups(tuple((name, keys) for name, keys, depth in self._members() if self.depth - depth == level))
+        """Return the groups of a level from 1, the innermost, on; ValueError for one that there is not."""
+        return Groups(tuple(self._members(check.integer("level", level, minimum=1, maximum=self.level_count))))
 
     def size_at(self, keys: int) -> Fraction:
         """Return how large somebody is in one step at so many keys of one group at each level; at one key it is 1."""
@@ -94,14 +97,15 @@ class Grouping:
     def levels(self, panel: tuple[Key, ...]) -> NDArray[np.int64]:
         """Return a row for each level: in which series each key is read, where groups come after all keys."""
         numbers = {key: number for number, key in enumerate(panel)}
-        rows = np.tile(np.arange(len(panel)), (self.depth + 1, 1))
-        for series, (_, keys, depth) in enumerate(self._members(), len(panel)):
-            rows[self.depth - depth, [numbers[key] for key in keys]] = series
+        rows = np.tile(np.arange(len(panel)), (self.level_count + 1, 1))
+        members = zip(self.groups.members, self.groups.depths, strict=True)
+        for series, ((_, keys), depth) in enumerate(members, len(panel)):
+            rows[self.level_count - depth, [numbers[key] for key in keys]] = series
         return rows
 
-    def weights(self, weights: NDArray[np.int64]) -> NDArray[np.int64]:
+    def weights(self, of_series: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the weights of levels, given those of one series: a column for each level, for each column."""
-        rows = weights.tolist()
+        rows = of_series.tolist()
         levels = [[math.isqrt(weight**2 * share // SHARES) for weight in row for share in self.shares] for row in rows]
         return np.array(levels, dtype=np.int64)
 
@@ -117,21 +121,22 @@ def grouping_of(groups: object, panel: tuple[Key, ...] | None, shares: Sequence[
     return Grouping.of(groups, panel, shares)
 
 
-def _sixteenths(shares: object, depth: int) -> tuple[int, ...]:
+def _sixteenths(shares: object, level_count: int) -> tuple[int, ...]:
     if shares is None:
-        innermost = SHARES - _OF_GROUPS * depth
-        if innermost < 1:
+        of_keys = SHARES - _OF_GROUPS * level_count
+        if of_keys < 1:
             raise Refusal(
-                "shares", ..., f"must be given for {depth} levels of groups: of the norm, from the keys outwards"
+                "shares", ..., f"must be given for {level_count} levels of groups: of the norm, from the keys outwards"
             )
-        return (innermost, *[_OF_GROUPS] * depth)
-    if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != depth + 1:
+        return (of_keys, *[_OF_GROUPS] * level_count)
+    shares = shares.tolist() if isinstance(shares, np.ndarray) else shares
+    if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != level_count + 1:
         raise Refusal(
-            "shares", shares, f"must list one share for the keys and each of {depth} levels of groups, outwards"
+            "shares", shares, f"must list one share for the keys and each of {level_count} levels of groups, outwards"
         )
     numbers = [check.real("share of a level", share, above=0.0, below=1.0) for share in shares]
-    _, *outer = (round(number * SHARES) for number in numbers)
-    sixteenths = (SHARES - sum(outer), *outer)
+    _, *of_groups = (round(number * SHARES) for number in numbers)
+    sixteenths = (SHARES - sum(of_groups), *of_groups)
     if abs(math.fsum(numbers) - 1) > 1e-9 or min(sixteenths) < 1:
-        raise Refusal("shares", list(shares), "must add up to 1, and each be at least a sixteenth")
+        raise Refusal("shares", list(shares), "must add up to 1, and each be a sixteenth or more, when rounded")
     return sixteenths

@@ -204,7 +204,7 @@ class Plan:
         words += [] if count.panel is None else ["--by", "KEY", "--keys", "KEYS.csv"]
         if grouping is not None:
             words += ["--total", *_outermost_groups(grouping)]
-            words += ["--groups", *["COLUMN"] * (grouping.depth - 1)] if grouping.depth > 1 else []
+            words += ["--groups", *["COLUMN"] * (grouping.level_count - 1)] if grouping.level_count > 1 else []
         words += ["--season", *map(_exact_text, self.signal.periods)] if self.signal.periods else []
         return shlex.join(words)
 

@@ -199,7 +199,7 @@ def _error_at_places(
 
     keys, size, root_of_size = reading.panel or (), signal.size, math.sqrt(signal.size)
     grouping = reading.grouping
-    released = [] if grouping is None else [grouping.groups_at(1 + k) for k in range(grouping.depth)]
+    released = [] if grouping is None else [grouping.groups_at(1 + k) for k in range(grouping.level_count)]
     hierarchy = Hierarchy.of(keys, released)
     members = [len(keys), *(len(groups.members) for groups in released)]
     noise = np.full(hierarchy.size, math.inf)

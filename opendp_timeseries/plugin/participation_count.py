@@ -132,8 +132,8 @@ def make_participation_count(
         left out.
     :param groups: of all keys, by name: ``{"city": keys}``, or nested, ``{"city": {"north": […], "south": […]}}``, to
         one depth everywhere. Without a cap only.
-    :param shares: of the norm that the keys have, the groups right around them, and so on outwards, in sixteenths:
-        (.8, .2) and (.6, .2, .2), unless said otherwise.
+    :param shares: of the norm that the keys have, the groups right around them, and so on outwards, by default
+        (.8, .2) or (.6, .2, .2); those of groups are rounded to sixteenths, and the keys have what is left.
     :param time: the column of event times, of a LazyFrame only: an event-log domain names its own.
     :raises TypeError: for a wrong domain, metric or grid, or a public parameter that was left out.
     :raises ValueError: for a cap below 1, a gap below 1 or above the number of steps, an ``excess``, ``norm``, ``per``

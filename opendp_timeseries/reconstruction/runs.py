@@ -1,4 +1,4 @@
-"""Releases of consecutive grids as one, such as those of months; and steps after the last, of which nothing was released.
+"""Releases of consecutive grids as one, such as of months; and steps after the last, of which nothing was released.
 
 What is fitted is one series over all of their grids, so its release is made up here: of all values, with a grid that
 reaches as far. It states nothing. Who was counted how often is said by the releases themselves.

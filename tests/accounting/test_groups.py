@@ -163,7 +163,11 @@ def test_what_groups_cannot_be_is_refused_by_name():
     refuses(r"shares.*6", Grouping.of, deep, KEYS)
     assert Grouping.of(deep, KEYS, [4 / 16] + [2 / 16] * 6).shares == (4, 2, 2, 2, 2, 2, 2)
     assert Grouping.of(CITY, KEYS).shares == (13, 3)
-    assert Grouping.of(NESTED, KEYS).shares == (10, 3, 3)
+    nested = Grouping.of(NESTED, KEYS)
+    assert nested.shares == (10, 3, 3)
+    for level in (0, 3):  # they have keys and two levels of groups
+        refuses("level", nested.groups_at, level)
+    assert Grouping.of(CITY, KEYS, np.array([0.96, 0.04])).shares == (15, 1)
     groups = Grouping.of(CITY, KEYS)
     for changes, message in (
         ({"key_cap": 1}, "key_cap"),

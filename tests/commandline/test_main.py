@@ -25,7 +25,7 @@ from opendp_timeseries.commandline import outputs, release
 from opendp_timeseries.datasets import load_flights
 from tests import make
 from tests.counting.tables import rows_of_csv
-from tests.refused import refusal
+from tests.refused import refusal, refuses
 
 ARGUMENTS = {
     "--identifier": "who",
@@ -687,6 +687,23 @@ def test_a_release_does_not_say_that_rows_are_in_another_encoding(tmp_path, caps
     said = "".join(capsys.readouterr())
     assert "encoding" not in said
     assert "utf-8" not in said.lower()
+
+
+@pytest.mark.parametrize(
+    ("said", "real", "rule", "remedy"),
+    [
+        ("cp1252", "utf-16-le", "must be in cp1252.*UTF-16", "^save the file as UTF-8"),
+        ("utf-8", "cp1252", "is not in utf-8", "perhaps `encoding=cp1252`"),
+        ("utf-8", "cp1251", "is not in utf-8", "such as cp1252 or"),
+    ],
+)
+def test_an_encoding_is_no_more_than_guessed(tmp_path, said, real, rule, remedy):
+    path = tmp_path / "log.csv"
+    path.write_bytes(("wer,wann,Straße" if real != "cp1251" else "who,when,место").encode(real))
+    columns = {"identifier": "wer", "time": "wann", "zone": "UTC"}
+    refuses(
+        r"the first line of the file \(log.csv\)", rows_of_csv, path, **columns, encoding=said, rule=rule, remedy=remedy
+    )
 
 
 ENCODINGS = ["utf-8", "ascii", "cp1252", "gb18030", "shift_jis", "euc_kr", "johab", "big5"]

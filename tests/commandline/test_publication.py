@@ -1089,7 +1089,7 @@ def test_init_reads_the_first_line_of_a_log_and_knows_zones(tmp_path, monkeypatc
         ask=lambda text: next(iter(answers.get(text.split(":")[0], [""])), "") and answers[text.split(":")[0]].pop(0),
     )
     said = capsys.readouterr().err
-    columns = 'names the columns Karte, Zeit, Straße; delimiter is ";"; encoding is "cp1252".'
+    columns = 'names the columns Karte, Zeit, Straße; delimiter is ";"; encoding is perhaps "cp1252".'
     assert f"The first line of fahrten-2024-01.csv {columns}" in said
     assert "private" not in said
     assert "did you mean Europe/Berlin?" in said
