@@ -23,8 +23,7 @@ from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.planning.participation import Participation
 from opendp_timeseries.planning.signal import SignalModel, copies
-from opendp_timeseries.smoothing.levels import Prior, panel
-from opendp_timeseries.smoothing.levels import level as level_of
+from opendp_timeseries.smoothing.levels import Prior, fit_level, fit_panel_levels
 
 #: The share of the variance of a key's departures that is assumed common to all keys, like the weather's effect.
 _COMMON_SHARE: Final = 0.5
@@ -164,7 +163,7 @@ class _Activity(NamedTuple):
     def level_square(self, level: float, scale: float, size: int) -> float:
         """Return the mean square of the error of the level of a series."""
         level, weights = max(level, 1e-9 * scale), self.weights / scale
-        return level_of(self.means(level) / scale, self.ends, weights, size**-0.5, prior=self.prior).variance
+        return fit_level(self.means(level) / scale, self.ends, weights, size**-0.5, prior=self.prior).variance
 
     def square(self, rate: NDArray[np.float64], poisson: float, scale: float, size: int, over: int) -> float:
         """Return the mean square of the error of a smoother that knows the level.
@@ -230,7 +229,9 @@ def _error_at_places(
         )[index_of_part.ravel()]
         means, mean_noise = key_counts[parts, None] * activity.means(mean), float(np.sqrt(np.mean(noise[parts] ** 2)))
         total = means.sum(axis=0), float(noise[row]) / root_of_size
-        levels = panel(means, activity.ends, activity.weights, mean_noise / root_of_size, total, prior=activity.prior)
+        levels = fit_panel_levels(
+            means, activity.ends, activity.weights, mean_noise / root_of_size, total, prior=activity.prior
+        )
         part_squares += over**2 * levels.variances
         squares[parts] = (
             part_squares * (1 - part_squares / part_squares.sum())

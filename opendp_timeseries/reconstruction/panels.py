@@ -26,7 +26,7 @@ from opendp_timeseries.smoothing.counts import counts_of
 from opendp_timeseries.smoothing.everybody import of_everybody
 from opendp_timeseries.smoothing.hierarchy import Hierarchy, is_joint
 from opendp_timeseries.smoothing.joint import Crowds, JointEstimate, Levels, Top, smooth_jointly
-from opendp_timeseries.smoothing.levels import OF_COUNTS, Prior, above_zero, panel
+from opendp_timeseries.smoothing.levels import OF_COUNTS, Prior, fit_panel_levels, positive_levels
 from opendp_timeseries.smoothing.local_events import EVENT
 from opendp_timeseries.smoothing.matrices import Array, FitError
 from opendp_timeseries.smoothing.observations import Observations
@@ -140,7 +140,7 @@ class _TopOfCounts:
 
 def _levels_of_counts(means: Array, noise: Array, noise_of_all: float, top: Top, of_group: float) -> Levels:
     """Return the levels of parts with one tier: their means, as far as they are above zero and add up."""
-    totals, variances = above_zero(means[:, 0], noise**2, of_group)
+    totals, variances = positive_levels(means[:, 0], noise**2, of_group)
     return Levels(_positive(totals[:, None], noise, top), totals, variances)
 
 
@@ -231,8 +231,10 @@ class _Population(NamedTuple):
     def levels(self, means: Array, noise: Array, noise_of_all: float, top: Top, of_group: float) -> Levels:
         """Return the levels of parts: those of people together, those of tiers as far as their own means tell."""
         alike = float(np.sqrt(np.mean(noise**2)))
-        estimate = panel(means, self.ends, self.weights, alike, (means.sum(axis=0), noise_of_all), prior=self.prior)
-        totals, variances = above_zero(estimate.levels, estimate.variances, of_group)
+        estimate = fit_panel_levels(
+            means, self.ends, self.weights, alike, (means.sum(axis=0), noise_of_all), prior=self.prior
+        )
+        totals, variances = positive_levels(estimate.values, estimate.variances, of_group)
         usual = np.maximum(totals, 0.0)[:, None] * top.level / max(float(top.level[-1] / self.weights[0, -1]), 1e-300)
         prior_variance = (_TIER_SPREAD * usual) ** 2
         tiers = usual + prior_variance / (prior_variance + noise[:, None] ** 2) * (means - usual)

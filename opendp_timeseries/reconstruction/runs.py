@@ -23,8 +23,7 @@ from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.grid import TimeGrid, extend, grid_over, steps_ahead
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.smoothing.everybody import last_tier, values_at
-from opendp_timeseries.smoothing.levels import Prior
-from opendp_timeseries.smoothing.levels import level as level_of
+from opendp_timeseries.smoothing.levels import Prior, fit_level
 from opendp_timeseries.smoothing.matrices import Array, FitError
 
 #: Noise that differs by less than this is as good as equal.
@@ -207,7 +206,7 @@ def _shares_by_often(
     noise = max(float(variance) ** 0.5, _LEAST * float(np.abs(means).max()))
     prior = Prior.of(count.reading.step_cap)
     try:
-        return level_of(means, ends, weights / 2**RESOLUTION_BITS, noise, prior=prior).by_often
+        return fit_level(means, ends, weights / 2**RESOLUTION_BITS, noise, prior=prior).by_frequency
     except FitError:  # as many in each octave
         return np.diff(np.log(ends), prepend=math.log(ends[0]) - 1.0)
 

@@ -25,7 +25,7 @@ from opendp_timeseries.results.series import Series, of_each_part, panel_of, pro
 from opendp_timeseries.smoothing import errors, haar
 from opendp_timeseries.smoothing.counts import counts_of
 from opendp_timeseries.smoothing.everybody import of_everybody, shares_of_mean
-from opendp_timeseries.smoothing.levels import OF_COUNTS, Panel, Prior, panel
+from opendp_timeseries.smoothing.levels import OF_COUNTS, PanelLevels, Prior, fit_panel_levels
 from opendp_timeseries.smoothing.matrices import Array, FitError
 from opendp_timeseries.smoothing.observations import Observations
 from opendp_timeseries.smoothing.seasons import Season, Seasons, read_seasons
@@ -392,7 +392,7 @@ def _in_one_step(run: Run, spec: _Specification) -> Series:
 
 def _levels_of_keys(last: Release, *, run: Run) -> Series:
     (behind,) = run.releases
-    values, variances, shared = last.values, np.full(last.size, last.scale**2), 0.0
+    values, variances, coupling = last.values, np.full(last.size, last.scale**2), 0.0
     if len(behind) < behind.size or not np.max(np.abs(behind.values)) < _BEYOND > behind.scale:
         raise FitError("values are missing, or beyond all measure")
     tiered = run.tiers()
@@ -400,12 +400,12 @@ def _levels_of_keys(last: Release, *, run: Run) -> Series:
         estimate = _levels(tiered.values[..., 0].T, tiered, 1.0)
         if estimate is None:
             raise FitError("the levels were not found")
-        values, variances, shared = estimate.levels, estimate.variances, estimate.shared
+        values, variances, coupling = estimate.values, estimate.variances, estimate.coupling
     return Series(
         values,
         release=last,
-        standard_error=np.sqrt(variances + shared * variances**2),
-        covariance=errors.diagonal(variances) + errors.common_error(variances, shared),
+        standard_error=np.sqrt(variances + coupling * variances**2),
+        covariance=errors.diagonal(variances) + errors.common_error(variances, coupling),
         error_covers="counts",
         sources=(behind,),
         model="a level for each key, of all keys and tiers of activity jointly",
@@ -428,7 +428,7 @@ def _separate_series(run: Run, count: Count, spec: _Specification, progress: boo
     by_key, step_cap = np.moveaxis(tiered.values, 1, 0), count.reading.step_cap
     share, noise = shares_of_mean(tiered.noise, run.steps)
     levels = None if last.keys is None else _levels(by_key @ share, tiered, noise, Prior.of(step_cap))
-    priors = [None] * len(by_key) if levels is None else zip(levels.levels, levels.covariance.diagonal(), strict=True)
+    priors = [None] * len(by_key) if levels is None else zip(levels.values, levels.covariance.diagonal(), strict=True)
     of_all = tiered._replace(values=tiered.values[:, :0])
     estimator = partial(_everybody, spec=spec, tiered=of_all, step_cap=step_cap, ahead=run.ahead)
     fits = of_each_part(last, estimator, list(by_key), list(priors), progress=progress)
@@ -440,19 +440,19 @@ def _separate_series(run: Run, count: Count, spec: _Specification, progress: boo
         # As levels add up to that of all, their errors go together.
         loadings = [size * by_level for size, (_, by_level) in zip(levels.variances, fits, strict=True)]
         covariances = [
-            part.covariance + errors.common_error(row, -levels.shared)
+            part.covariance + errors.common_error(row, -levels.coupling)
             for part, row in zip(parts, loadings, strict=True)
         ]
-        joint = errors.independent(covariances) + errors.common_error(np.concatenate(loadings), levels.shared)
+        joint = errors.independent(covariances) + errors.common_error(np.concatenate(loadings), levels.coupling)
     return panel_of(last, parts, sources=run.releases, covariance=joint)
 
 
-def _levels(means: Array, tiered: Tiered, of_mean: float, prior: Prior = OF_COUNTS) -> Panel | None:
+def _levels(means: Array, tiered: Tiered, of_mean: float, prior: Prior = OF_COUNTS) -> PanelLevels | None:
     """Return the levels of a panel, from the means of the tiers of each key; None where they are not found."""
     noise = max(tiered.scale, 1e-4 * float(np.max(np.abs(means))))
     try:
         with np.errstate(all="ignore"):
-            return panel(means / noise, tiered.ends, tiered.weights / noise, of_mean, prior=prior)
+            return fit_panel_levels(means / noise, tiered.ends, tiered.weights / noise, of_mean, prior=prior)
     except FitError:
         return None
 

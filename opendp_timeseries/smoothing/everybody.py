@@ -32,7 +32,7 @@ from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.smoothing import errors
 from opendp_timeseries.smoothing.basis import Basis
-from opendp_timeseries.smoothing.levels import OF_COUNTS, Prior, level
+from opendp_timeseries.smoothing.levels import OF_COUNTS, Prior, fit_level
 from opendp_timeseries.smoothing.matrices import Array, FitError
 from opendp_timeseries.smoothing.observations import Observations
 from opendp_timeseries.smoothing.seasons import Season
@@ -318,14 +318,14 @@ def of_everybody(
     of_noise = np.ones_like(values) if noise is None else np.square(noise)
     share, noise_of_means = shares_of_mean(noise, last)
     means_of_tiers = values @ share
-    estimate, everybody = level(means_of_tiers, ends, weights, noise_of_means, prior=prior), weights[0, -1]
+    estimate, everybody = fit_level(means_of_tiers, ends, weights, noise_of_means, prior=prior), weights[0, -1]
     weights_of_always = weights[-1]
-    total, of_total = level_estimate or (estimate.total, estimate.variance)
+    total, of_total = level_estimate or (estimate.value, estimate.variance)
     if prior == OF_COUNTS:
         weights, by_often = levels_by_often(means_of_tiers, ends, weights, noise_of_means)
         squares = by_often
     else:  # far beyond those who come, tiers of values show noise alone
-        by_often = max(total, of_total**0.5) * estimate.by_often
+        by_often = max(total, of_total**0.5) * estimate.by_frequency
         squares = by_often * (ends / ends[0]) ** _LARGER
         squares *= by_often.sum() / squares.sum()
     levels = by_often @ weights

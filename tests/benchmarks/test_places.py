@@ -19,7 +19,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.plugin.mechanisms import signal_of
-from opendp_timeseries.smoothing.levels import panel
+from opendp_timeseries.smoothing.levels import fit_panel_levels
 from opendp_timeseries.smoothing.matrices import FitError
 from tests.reconstruction.simulated import error_and_cover as near
 from tests.reconstruction.simulated import week
@@ -162,8 +162,8 @@ def test_the_sum_of_stations_is_that_of_the_city(epsilon):
     means = np.reshape(chain(log), (count.tiers.series, 25, 31)).mean(axis=2).T
     for seed in range(200):
         noise = np.random.default_rng(seed).normal(0, scale / 31**0.5, means.shape)
-        levels = panel((means + noise) / scale, ends, weights / (scale * 2**16), 31**-0.5)
-        alone.append((31 * levels.levels.sum() / truth, 31 * levels.variance**0.5 / truth))
+        levels = fit_panel_levels((means + noise) / scale, ends, weights / (scale * 2**16), 31**-0.5)
+        alone.append((31 * levels.values.sum() / truth, 31 * levels.variance_of_sum**0.5 / truth))
     for name, rows, mark in (("with the city", found, 0.05 if epsilon < 1 else 0.02), ("without", alone, 0.0)):
         ratio, said_of_one = np.array(rows).T
         spread = ratio.std() / len(ratio) ** 0.5

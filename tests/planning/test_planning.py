@@ -23,8 +23,7 @@ from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import influence_distance
 from opendp_timeseries.results.captions import closure_in_words
-from opendp_timeseries.smoothing.levels import Prior, panel
-from opendp_timeseries.smoothing.levels import level as level_of
+from opendp_timeseries.smoothing.levels import Prior, fit_level, fit_panel_levels
 from tests import make
 from tests.oracles import planning as oracle
 from tests.refused import refuses
@@ -80,7 +79,7 @@ def test_errors_at_tiers_are_those_of_dense_matrices():
     found = errors.error_at_tiers(signal, count, scale, often)
     rate = signal.covariance - 9.0 * (np.arange(60) == 0)
     best = oracle.error_of_best_at_scales(rate, 9.0, counts / counts.sum(), weights, scale)
-    level = level_of(9.0 * (counts / counts.sum()) @ weights / scale, table.ends, weights / scale, 60**-0.5)
+    level = fit_level(9.0 * (counts / counts.sum()) @ weights / scale, table.ends, weights / scale, 60**-0.5)
     assert found.smoothed**2 == pytest.approx(best + level.variance, rel=1e-9)
     for over in (12, 60):  # sums in a row, and of all, of which the error is that of the level
         best_of_sums = oracle.error_of_best_at_scales(rate, 9.0, counts / counts.sum(), weights, scale, over)
@@ -108,7 +107,7 @@ def test_who_has_one_event_in_each_step_weighs_by_squares_of_events_and_not_by_t
     rate = signal.covariance - 9.0 * (np.arange(200) == 0)
     best = oracle.error_of_best_at_scales(rate, 9.0, np.ones(1), weights, 50.0)
     table = design.tiers.table(design.tiers.last(design.reading))
-    level = level_of(9.0 * weights[0] / 50, table.ends, table.weights / 2**16 / 50, 200**-0.5, prior=Prior.of(8))
+    level = fit_level(9.0 * weights[0] / 50, table.ends, table.weights / 2**16 / 50, 200**-0.5, prior=Prior.of(8))
     assert found.smoothed**2 == pytest.approx(best + level.variance, rel=1e-9)
 
 
@@ -127,10 +126,10 @@ def test_errors_at_places_are_those_of_dense_matrices():
     pattern = described_signal(60, level=9.0, season_amplitudes={12: 5.0}).covariance - 9.0 * (np.arange(60) == 0)
     rest = described_signal(60, **known).covariance - pattern - 9.0 * (np.arange(60) == 0)
     means = np.tile(9.0 * shares @ weights, (4, 1))
-    level = level_of(36.0 * shares @ weights / together, table.ends, weights / together, 60**-0.5).variance
-    of_levels = panel(means, table.ends, weights, of_keys / 60**0.5, (means.sum(axis=0), together / 60**0.5)).variances[
-        0
-    ]
+    level = fit_level(36.0 * shares @ weights / together, table.ends, weights / together, 60**-0.5).variance
+    of_levels = fit_panel_levels(
+        means, table.ends, weights, of_keys / 60**0.5, (means.sum(axis=0), together / 60**0.5)
+    ).variances[0]
     for over in (60, 12, 1):
         total = oracle.error_of_best_at_scales(16 * pattern + 10 * rest, 36.0, shares, weights, together, over)
         total += over**2 * level

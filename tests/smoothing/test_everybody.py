@@ -15,7 +15,7 @@ from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.smoothing.basis import Basis
 from opendp_timeseries.smoothing.errors import variances_of
 from opendp_timeseries.smoothing.everybody import _RHYTHM, Rhythm, last_tier, levels_by_often, of_everybody
-from opendp_timeseries.smoothing.levels import Prior, above_zero, panel
+from opendp_timeseries.smoothing.levels import Prior, fit_panel_levels, positive_levels
 from opendp_timeseries.smoothing.matrices import FitError
 from opendp_timeseries.smoothing.seasons import Season
 from tests import make
@@ -190,9 +190,9 @@ def test_where_a_panel_cannot_be_smoothed_jointly_each_key_is_by_itself_but_for_
     rows = release.values.reshape(3, 2, 240)
     ends, weights = count.tiers.table(480)
     weights = weights / 2**RESOLUTION_BITS / release.scale
-    levels = panel(rows.mean(axis=2).T / release.scale, ends, weights, 240**-0.5)
+    levels = fit_panel_levels(rows.mean(axis=2).T / release.scale, ends, weights, 240**-0.5)
     for k, one in enumerate(series.by_key().values()):
-        known = levels.levels[k], levels.covariance[k, k]
+        known = levels.values[k], levels.covariance[k, k]
         made = of_everybody(
             rows[:, k] / release.scale,
             ends,
@@ -335,18 +335,18 @@ def test_levels_of_a_panel_add_up_and_so_do_their_errors():
         release = released(groups, rng, count=count)
         series = ts.smooth(release)
         means = release.values.reshape(-1, len(keys), size).mean(axis=2).T / release.scale
-        found = panel(means, ends, weights / release.scale, size**-0.5)
+        found = fit_panel_levels(means, ends, weights / release.scale, size**-0.5)
         shown = series.values.reshape(len(keys), size).mean(axis=1)
         # As no count is below zero, where levels are.
-        expected, _ = above_zero(found.levels, found.variances, shown.sum())
+        expected, _ = positive_levels(found.values, found.variances, shown.sum())
         assert np.all(np.abs(shown - expected) < 0.3 * np.sqrt(found.variances))
-        negative += np.count_nonzero(found.levels < 0)
+        negative += np.count_nonzero(found.values < 0)
         total = series.resample(size, groups={"all": keys, "two": "ab"}, grid=ts.TimeGrid(size=size))
         truth = groups[5].reshape(len(keys), size).sum(axis=1)
         low, high = total.interval()
         covered.append((low <= [sum(truth), sum(truth[:2])]) & ([sum(truth), sum(truth[:2])] <= high))
         # The error of a sum is that of the level of all, and little beside.
-        assert 1 <= total.standard_error[0] / (size * found.variance**0.5) < 1.25
+        assert 1 <= total.standard_error[0] / (size * found.variance_of_sum**0.5) < 1.25
         # The diagonal of the joint error is what each key states.
         each = [np.sqrt(series.covariance @ unit @ unit) for unit in np.eye(len(series))[::35]]
         assert each == pytest.approx(series.standard_error[::35], rel=1e-6)

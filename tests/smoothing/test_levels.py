@@ -6,7 +6,7 @@ import pytest
 from opendp_timeseries.design.tiers import Tiers, default_tiers
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.smoothing.everybody import levels_by_often
-from opendp_timeseries.smoothing.levels import Prior, above_zero, level, panel
+from opendp_timeseries.smoothing.levels import Prior, fit_level, fit_panel_levels, positive_levels
 from opendp_timeseries.smoothing.matrices import FitError
 from tests.oracles import levels as oracle
 from tests.refused import refuses
@@ -35,8 +35,8 @@ def test_noise_of_either_sign_does_the_same_where_nobody_comes_often(most, mean)
     rng = np.random.default_rng(most)
     for times in (0.1, 1.0, 10.0):
         drawn = times * noise * rng.normal(size=weights.shape[1])
-        up, down = (level(mean * weights[0] + sign * drawn, ends, weights, noise) for sign in (1, -1))
-        assert up.total + down.total == pytest.approx(2 * mean, rel=1e-9, abs=1e-9)
+        up, down = (fit_level(mean * weights[0] + sign * drawn, ends, weights, noise) for sign in (1, -1))
+        assert up.value + down.value == pytest.approx(2 * mean, rel=1e-9, abs=1e-9)
         assert up.variance == pytest.approx(down.variance, rel=1e-9)
     # The broken variant: levels that are kept positive.
     pairs = [levels_by_often(mean * weights[0] + sign * drawn, ends, weights, noise).levels.sum() for sign in (1, -1)]
@@ -50,7 +50,7 @@ def test_one_level_is_that_of_the_oracle(most, tiers):
     rng = np.random.default_rng(most)
     for often in (np.full(50, ends[0]), rng.integers(1, most, 30), np.full(4, most), np.full(10**4, ends[0])):
         values = means_of(often, most, ends, weights) + rng.normal(0, noise, weights.shape[1])
-        total, variance, _, shape = level(values, ends, weights, noise)
+        total, variance, _, shape = fit_level(values, ends, weights, noise)
         expected = oracle.level(values, ends, weights, noise)
         assert total == pytest.approx(expected[0], rel=1e-6)
         assert variance == pytest.approx(expected[1], rel=1e-5)
@@ -65,11 +65,14 @@ def test_levels_of_a_panel_are_those_of_the_oracle(most):
     each = [rng.integers(1, most, people) for people in (0, 2, 20, 90, 200)]
     values = np.array([means_of(often, most, ends, weights) for often in each])
     values += rng.normal(0, noise, values.shape)
-    found, (expected, covariance) = panel(values, ends, weights, noise), oracle.panel(values, ends, weights, noise)
-    assert found.levels == pytest.approx(expected, rel=1e-6)
+    found, (expected, covariance) = (
+        fit_panel_levels(values, ends, weights, noise),
+        oracle.panel(values, ends, weights, noise),
+    )
+    assert found.values == pytest.approx(expected, rel=1e-6)
     assert found.covariance == pytest.approx(covariance, rel=1e-6, abs=1e-9 * covariance.max())
-    assert found.levels.sum() == pytest.approx(level(values.sum(axis=0), ends, weights, noise * 5**0.5).total)
-    assert found.covariance.sum() == pytest.approx(found.variance)
+    assert found.values.sum() == pytest.approx(fit_level(values.sum(axis=0), ends, weights, noise * 5**0.5).value)
+    assert found.covariance.sum() == pytest.approx(found.variance_of_sum)
 
 
 @pytest.mark.long
@@ -84,10 +87,10 @@ def test_a_panel_adds_up_to_the_truth(epsilon, before):
     covered, of_keys, ratios = [], [], []
     for _ in range(200):
         values = truth + rng.normal(0, noise, truth.shape)
-        found = panel(values, ends, weights, noise)
-        ratios.append(found.levels.sum() / sizes.sum())
-        covered.append(abs(found.levels.sum() - sizes.sum()) < 1.645 * found.variance**0.5)
-        of_keys.append(np.abs(found.levels - sizes) < 1.645 * np.sqrt(np.diag(found.covariance)))
+        found = fit_panel_levels(values, ends, weights, noise)
+        ratios.append(found.values.sum() / sizes.sum())
+        covered.append(abs(found.values.sum() - sizes.sum()) < 1.645 * found.variance_of_sum**0.5)
+        of_keys.append(np.abs(found.values - sizes) < 1.645 * np.sqrt(np.diag(found.covariance)))
     assert abs(np.mean(ratios) - 1) < 3 * np.std(ratios) / 200**0.5
     # Above 90%: no release shows that nobody comes often.
     assert np.mean(covered) > 0.88
@@ -116,8 +119,8 @@ def test_the_level_is_known_as_well_as_stated_and_mostly_better_than_by_the_last
     shown, alone, errors, stated = means_of(often, size, ends, weights), noise / weights[0, -1], [], []
     for seed in range(40):
         values = shown + np.random.default_rng(seed).normal(0, noise, len(shown))
-        found = level(values, ends, weights, noise)
-        errors.append(found.total - truth)
+        found = fit_level(values, ends, weights, noise)
+        errors.append(found.value - truth)
         stated.append(found.variance**0.5)
     assert np.mean(np.square(errors)) ** 0.5 < of_alone * alone
     assert np.mean(np.abs(errors) < 1.645 * np.array(stated)) > 0.65
@@ -128,18 +131,18 @@ def test_a_level_of_any_size_is_found_or_refused():
     ends, weights, noise = table_of(1344, 1344)
     means = means_of(np.full(30, 4), 1344, ends, weights)
     for times in (1e3, 1e5, 1e7):
-        assert level(times * means, ends, weights, noise).total == pytest.approx(times * 120 / 1344, rel=1e-3)
+        assert fit_level(times * means, ends, weights, noise).value == pytest.approx(times * 120 / 1344, rel=1e-3)
     for absurd in (1e200, np.inf, np.nan):
-        refuses("the level was not found", level, absurd * means, ends, weights, noise, error=FitError)
-        refuses("not found", panel, absurd * np.array([means, means]), ends, weights, noise, error=FitError)
+        refuses("the level was not found", fit_level, absurd * means, ends, weights, noise, error=FitError)
+        refuses("not found", fit_panel_levels, absurd * np.array([means, means]), ends, weights, noise, error=FitError)
 
 
 def test_a_level_without_noise_is_found():
     often = np.random.default_rng(1).geometric(1 / 30, 3000)
     ends, weights, _ = table_of(1344, 1344)
-    found = level(means_of(often, 1344, ends, weights), ends, weights, 1e-5)
-    assert found.total == pytest.approx(often.sum() / 1344, rel=1e-3)
-    assert found.variance**0.5 < 0.02 * found.total
+    found = fit_level(means_of(often, 1344, ends, weights), ends, weights, 1e-5)
+    assert found.value == pytest.approx(often.sum() / 1344, rel=1e-3)
+    assert found.variance**0.5 < 0.02 * found.value
 
 
 def test_sums_of_a_value_are_found_by_settings_of_their_own():
@@ -149,8 +152,8 @@ def test_sums_of_a_value_are_found_by_settings_of_their_own():
     rng, found = np.random.default_rng(0), {"values": [], "counts": []}
     for _ in range(40):
         values = means + rng.normal(0, noise, len(means))
-        found["values"].append(level(values, ends, weights, noise, prior=Prior.of(600)).total)
-        found["counts"].append(level(values, ends, weights, noise).total)
+        found["values"].append(fit_level(values, ends, weights, noise, prior=Prior.of(600)).value)
+        found["counts"].append(fit_level(values, ends, weights, noise).value)
     assert np.mean(found["values"]) == pytest.approx(30.0, abs=3 * np.std(found["values"]) / 40**0.5)
     assert np.std(found["values"]) < 0.8 * np.std(found["counts"])
 
@@ -160,9 +163,9 @@ def test_what_is_known_of_all_keys_together_sets_their_sum():
     rng = np.random.default_rng(2)
     values = np.outer(rng.gamma(2.0, 10.0, 10), weights[0]) + rng.normal(0, noise, (10, weights.shape[1]))
     of_all = 200.0 * weights[0], noise / 3
-    found = panel(values, ends, weights, noise, of_all)
-    assert found.levels.sum() == pytest.approx(200.0, rel=1e-9)
-    assert found.variance < panel(values, ends, weights, noise).variance / 20
+    found = fit_panel_levels(values, ends, weights, noise, of_all)
+    assert found.values.sum() == pytest.approx(200.0, rel=1e-9)
+    assert found.variance_of_sum < fit_panel_levels(values, ends, weights, noise).variance_of_sum / 20
 
 
 #: How often people come, and in how many steps they may, as in docs/concepts/near-the-truth.md.
@@ -183,8 +186,8 @@ def test_the_page_says_how_well_a_level_can_be_known():
         shown, truth = means_of(often, size, ends, weights), often.sum() / size
         assert (truth, noise / weights[0, -1]) == (pytest.approx(mean, abs=0.05), pytest.approx(last, abs=0.05))
         draws = [shown + np.random.default_rng(seed).normal(0, noise, len(shown)) for seed in range(120)]
-        found = [level(values, ends, weights, noise) for values in draws]
-        errors = np.array([one.total for one in found]) - truth
+        found = [fit_level(values, ends, weights, noise) for values in draws]
+        errors = np.array([one.value for one in found]) - truth
         stated = np.sqrt([one.variance for one in found])
         # Within four standard errors of 120 draws.
         assert np.mean(errors**2) ** 0.5 == pytest.approx(error, rel=4 / 240**0.5)
@@ -195,19 +198,19 @@ def test_the_page_says_how_well_a_level_can_be_known():
 def test_levels_above_zero_are_those_of_any_division():
     """By importance sampling of the posterior; what is known well moves by its variance, as it does without a limit."""
     levels, variances, total = np.array([1.0, 5.0, -3.0, 40.0]), np.array([4.0, 4.0, 4.0, 9.0]), 45.0
-    found, left = above_zero(levels, variances, total)
+    found, left = positive_levels(levels, variances, total)
     drawn = np.random.default_rng(0).normal(levels, np.sqrt(variances), (10**5, 4))
     drawn = drawn[(drawn > 0).all(axis=1)]
     expected = np.average(drawn, axis=0, weights=np.exp(-(((drawn.sum(axis=1) - total) / 0.5) ** 2) / 2))
     assert found.sum() == pytest.approx(total, rel=1e-12)
     assert found == pytest.approx(expected, abs=0.15)
     assert np.all((left > 0) & (left <= variances))
-    plain = above_zero(np.array([100.0, 200.0, 300.0]), np.array([1.0, 2.0, 3.0]), 606.0)
+    plain = positive_levels(np.array([100.0, 200.0, 300.0]), np.array([1.0, 2.0, 3.0]), 606.0)
     assert np.allclose(plain, ([101.0, 202.0, 303.0], [1.0, 2.0, 3.0]))
     # Far below nothing, and far above what there is.
     for far in (np.array([-100.0, -200.0, 3.0]), np.full(3, 1e6)):
-        found, left = above_zero(far, np.ones(3), 0.03)
+        found, left = positive_levels(far, np.ones(3), 0.03)
         assert found.sum() == pytest.approx(0.03)
         assert np.all((found > 0) & (left > 0))
     for nothing in (0.0, -1.0, np.nan):
-        assert above_zero(levels, variances, nothing) == (levels, variances)
+        assert positive_levels(levels, variances, nothing) == (levels, variances)
