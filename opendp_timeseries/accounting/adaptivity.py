@@ -16,7 +16,7 @@ class Adaptivity(StrEnum):
     """
 
     NONE = "non-adaptive"  #: nothing: neither what is released, nor later data
-    QUERIES = "adaptive"  #: later data, and what is released within the influence of each loss; no caps or noise
+    QUERIES = "adaptive"  #: what is counted, later data included; not caps, sampling, noise or the number of releases
     FULL = "fully adaptive"  #: everything, whether there is another release included
 
     @classmethod

@@ -57,7 +57,7 @@ def release(options: argparse.Namespace) -> str:
             measurement = request.within(options.epsilon, options.delta)
     take_buffers()  # before anything is spent
     earlier = [] if options.force else [suffix for suffix, place in wanted.items() if place.exists()]
-    if earlier and ledger is not None and ((paid := ledger.paid(measurement)) is None or paid.released is None):
+    if earlier and ledger is not None and ((paid := ledger.entry_for(measurement)) is None or paid.released is None):
         raise _another(wanted[earlier[0]])
     missing = {suffix: place for suffix, place in wanted.items() if suffix not in earlier}
     writing = files_together(missing.values(), replace=options.force)
@@ -119,7 +119,7 @@ def _paying(
     if ledger is None:
         yield make_unpaid
         return
-    paid = ledger.paid(measurement)
+    paid = ledger.entry_for(measurement)
     number = paid.number if paid is not None and paid.released is None else None
     if number is not None and not resume:
         raise Refusal(
@@ -147,7 +147,7 @@ def _paying(
         yield make
     except BaseException as error:
         with contextlib.suppress(Exception):  # an error, or a signal, as it was written
-            open_entry = ledger.paid(measurement)
+            open_entry = ledger.entry_for(measurement)
             number = open_entry.number if open_entry is not None and open_entry.released is None else number
         if number is not None:
             remedy = "run the same command with --resume for its files"

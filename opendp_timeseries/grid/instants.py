@@ -1,4 +1,4 @@
-"""Instants as whole nanoseconds: parsed from text, dates and datetimes, and written in one spelling."""
+"""Instants as whole nanoseconds: parsed from text, dates and datetimes, and written in one spelling for each clock."""
 
 import datetime as dt
 import zoneinfo
@@ -19,10 +19,11 @@ ONE_DAY: Final = np.timedelta64(1, "D")
 UNITS: Final[dict[str, int]] = {"W": 7 * DAY * 10**9, "D": DAY * 10**9, "h": 3600 * 10**18, "m": 60 * 10**18} | {
     unit: 10**digits for unit, digits in [("s", 18), ("ms", 15), ("us", 12), ("ns", 9), ("ps", 6), ("fs", 3), ("as", 0)]
 }
-#: Years whose nanoseconds fit in 64 bits, with room around them for calendars, offsets and periods.
-_FIRST: Final = int(np.datetime64("1680-01-01", "ns").astype(np.int64))
+#: The first and the last instant whose nanoseconds fit in 64 bits, with room for calendars, offsets and periods.
+FIRST: Final = int(np.datetime64("1680-01-01", "ns").astype(np.int64))
 LAST: Final = int(np.datetime64("2260-01-01", "ns").astype(np.int64))
-_LONGEST: Final = 290 * 366 * DAY
+#: The longest span: differences, too, fit in 64 bits, of at most 292 years.
+_LONGEST_SPAN: Final = 290 * 366 * DAY
 #: Names that mean a different clock on each machine, or none.
 _NO_ZONES: Final = ("localtime", "posixrules", "factory")
 
@@ -54,17 +55,17 @@ def parse_zone(zone: object) -> dt.tzinfo | None:
         ) from None
 
 
-def parse_instants(given: Mapping[str, object], zone: dt.tzinfo | None) -> list[int]:
+def parse_instants(values: Mapping[str, object], zone: dt.tzinfo | None) -> list[int]:
     """Return instants in nanoseconds from 1970, UTC.
 
-    :param given: by name, for messages: text (:func:`read_text_times`), a ``datetime``, a ``date`` (its midnight) or a
-        ``datetime64``. Without an offset it is a local time of ``zone``; midnight is the beginning of its day. A
-        ``datetime`` with ``fold=1`` is the second instant at which the clock shows it.
+    :param values: by name, for messages: text (:func:`read_text_times`), a ``datetime``, a ``date`` (its midnight) or a
+        ``datetime64``. Without an offset it is a local time of ``zone``; midnight is the beginning of its day. A time
+        that occurs twice needs an offset, or is a ``datetime`` with ``fold=1``: the second of both.
     :raises TypeError, ValueError: for anything else, and for times that do not fit.
     """
-    times, aware = read_text_times([_as_text(name, value, zone) for name, value in given.items()])
+    times, aware = read_text_times([_as_text(name, value, zone) for name, value in values.items()])
     instants = []
-    for (name, value), time, is_aware in zip(given.items(), times, aware, strict=True):
+    for (name, value), time, is_aware in zip(values.items(), times, aware, strict=True):
         text = str(value)
         if np.isnat(time):
             raise Refusal(
@@ -83,15 +84,15 @@ def parse_instants(given: Mapping[str, object], zone: dt.tzinfo | None) -> list[
     return instants
 
 
-def parse_days(given: Mapping[str, object], zone: dt.tzinfo) -> NDArray[np.datetime64]:
+def parse_days(values: Mapping[str, object], zone: dt.tzinfo) -> NDArray[np.datetime64]:
     """Return days: of dates, themselves; of times, the day that the clock of a zone shows.
 
-    :param given: as for :func:`parse_instants`.
+    :param values: as for :func:`parse_instants`.
     :raises TypeError, ValueError: for anything else.
     """
-    times, aware = read_text_times([_as_text(name, value, zone) for name, value in given.items()])
+    times, aware = read_text_times([_as_text(name, value, zone) for name, value in values.items()])
     local = []
-    for (name, value), time, is_aware in zip(given.items(), times.astype(np.int64).tolist(), aware, strict=True):
+    for (name, value), time, is_aware in zip(values.items(), times.astype(np.int64).tolist(), aware, strict=True):
         text = str(value)
         if np.isnat(np.datetime64(time, "ns")):
             raise Refusal(name, text, "must be a date in ISO 8601, such as '2024-12-25'")
@@ -101,7 +102,10 @@ def parse_days(given: Mapping[str, object], zone: dt.tzinfo) -> NDArray[np.datet
 
 
 def offset_of_fold(value: object, zone: dt.tzinfo | None) -> dt.timedelta | None:
-    """Return the offset of a naive ``datetime`` with ``fold=1``, the second time that its clock shows it; else None."""
+    """Return the offset of a naive ``datetime`` with ``fold=1``, in the sense of PEP 495; None for any other value.
+
+    A time that occurs twice is then the second of both, and one that is skipped is shifted back by the gap.
+    """
     if zone is None or not isinstance(value, dt.datetime) or value.tzinfo is not None or not value.fold:
         return None
     # A datetime of Python, as that of pandas may drop the fold.
@@ -113,10 +117,17 @@ def _as_text(name: str, value: object, zone: dt.tzinfo | None) -> str:
     if not isinstance(value, (str, dt.date, np.datetime64)):
         raise TypeRefusal(name, value, "must be an ISO 8601 string, a datetime or a datetime64")
     if isinstance(value, dt.datetime) and (offset := offset_of_fold(value, zone)) is not None:
-        return (value - offset).replace(fold=0).isoformat() + "Z"
-    if isinstance(value, dt.datetime) and (value.utcoffset() or dt.timedelta()).seconds % 60:
+        instant = (value - offset).replace(fold=0, tzinfo=dt.UTC)
+        if instant.astimezone(zone).replace(fold=0, tzinfo=None) == value.replace(fold=0):  # it is not skipped
+            value = instant
+    if isinstance(value, dt.datetime) and not _has_whole_minutes(value):
         value = value.astimezone(dt.UTC)  # the text form has no seconds in an offset
     return value.isoformat() if isinstance(value, dt.date) else str(value)
+
+
+def _has_whole_minutes(moment: dt.datetime) -> bool:
+    """Return whether the offset of a moment, if it has one, is in whole minutes."""
+    return not (moment.utcoffset() or dt.timedelta()).seconds % 60
 
 
 def _on_clock(name: str, text: str, local: int, zone: dt.tzinfo) -> int:
@@ -135,18 +146,18 @@ def _on_clock(name: str, text: str, local: int, zone: dt.tzinfo) -> int:
 
 def check_years(name: str, text: object, first: int, last: int) -> None:
     """Refuse times whose nanoseconds, or the differences between them, do not fit in 64 bits."""
-    if first < _FIRST or last > LAST or last - first > _LONGEST:
+    if first < FIRST or last > LAST or last - first > _LONGEST_SPAN:
         raise Refusal(name, text, "must stay within the years 1680 to 2259, and within 290 years of each other")
 
 
 def write_instant(nanoseconds: int, zone: dt.tzinfo | None) -> str:
-    """Return the text of an instant on the clock of ``zone`` with its offset, in one spelling.
+    """Return the text of an instant on the clock of ``zone`` with its offset, which is ``Z`` for ``UTC`` only.
 
     It is in UTC without a zone, or if the offset of a historical clock is not in whole minutes.
     """
     seconds, fraction = divmod(nanoseconds, SECOND)
     local = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
-    if zone is not None and not (moment := local.astimezone(zone)).isoformat()[25:]:
+    if zone is not None and _has_whole_minutes(moment := local.astimezone(zone)):
         local = moment
     clock, offset = local.isoformat()[:19], local.isoformat()[19:]
     if fraction:
@@ -156,13 +167,16 @@ def write_instant(nanoseconds: int, zone: dt.tzinfo | None) -> str:
     return clock + ("Z" if local.tzinfo is dt.UTC else offset)
 
 
-def whole_ticks(instant: np.datetime64 | np.timedelta64, unit: str) -> int | None:
-    """Return an instant in units from 1970 (or a duration in units), rounded down; None for months, years and NaT.
+def whole_ticks(time: np.datetime64 | np.timedelta64, unit: str) -> int | None:
+    """Return an instant from 1970 or a duration in whole units, rounded down.
+
+    :param unit: a key of ``UNITS``.
+    :return: None for a time in months or years, without a unit, or that is NaT.
 
     >>> whole_ticks(np.datetime64("1969-12-31T23:59:59.9"), "s")
     -1
     """
-    source_unit, multiple = np.datetime_data(instant.dtype)
-    if source_unit not in UNITS or np.isnat(instant):
+    source_unit, multiple = np.datetime_data(time.dtype)
+    if source_unit not in UNITS or np.isnat(time):
         return None
-    return int(instant.astype(np.int64)) * multiple * UNITS[source_unit] // UNITS[unit]
+    return int(time.astype(np.int64)) * multiple * UNITS[source_unit] // UNITS[unit]

@@ -27,7 +27,7 @@ from opendp_timeseries.grid import Period
 from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms
 from opendp_timeseries.ledger.programme import Programme, design_table
 from opendp_timeseries.plugin import native
-from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
+from opendp_timeseries.plugin.mechanisms import Mechanism, mechanism_of, signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import check_member
 from opendp_timeseries.plugin.subsampled_gaussian import check_room, sample_of
 from opendp_timeseries.release.release import Release
@@ -43,7 +43,7 @@ class Ledger:
     """The releases about one population under one budget, in a file.
 
     Make one with :meth:`create`, and open it by its path. Processes take turns: a release waits for another one, and
-    after ten seconds is refused.
+    after ten seconds raises ``BlockingIOError``, an ``OSError``.
 
     :param path: of the file. Beside it, a lock is kept in a file of the same name between ``.`` and ``.lock``.
     :raises FileNotFoundError: if the file does not exist: only :meth:`create` makes a ledger, so that a typo cannot
@@ -94,8 +94,8 @@ class Ledger:
         releases                adaptivity                                  bound
         ======================= =========================================== ====================================
         of a programme          its own                                     the law of the joint loss
-        any, as a promise       ``"adaptive"``: what is counted may react   the law of the joint loss, adaptive
-        any                     ``"fully adaptive"``, the default           a Rényi filter, 7 to 15 % more noise
+        any, as a promise       ``"adaptive"``: only what is counted        the law of the joint loss, adaptive
+        any                     ``"fully adaptive"``, the default: all      a Rényi filter, which needs more noise
         ======================= =========================================== ====================================
 
         A budget in ρ allows no sampling, and needs none of these: ρ adds up, however releases are chosen.
@@ -108,8 +108,8 @@ class Ledger:
         :param delta: δ of all releases together.
         :param rho: ρ of all releases together, in place of both, if none of them is sampled.
         :param programme: the releases planned in advance.
-        :param adaptivity: ``"adaptive"`` is a promise that the caps, sampling and noise of a release, and the decision
-            to make it, do not depend on the output of earlier releases.
+        :param adaptivity: ``"adaptive"`` is a promise: what is counted may depend on the output of earlier releases;
+            caps, sampling, noise and the number of releases do not.
         :param replaced: True if neighbouring logs replace an individual, rather than add or remove one.
         :param period: for releases whose metric is :func:`~opendp_timeseries.period_distance` of this period and zone:
             the guarantee is then for one individual within one period, **not for all that they did**. Each period has
@@ -178,7 +178,7 @@ class Ledger:
         """Digest of all entries: if published, it shows later that no entry was removed."""
         return self._read().chain.digest
 
-    def spent(self) -> Standing:
+    def standing(self) -> Standing:
         """Return the joint cost of the releases so far, and the bound that gives it."""
         return self._read().standing()
 
@@ -202,21 +202,23 @@ class Ledger:
 
         :param measurement: a subsampled Gaussian behind a count, or a composition of several.
         :param log: a member of its domain, or a function that reads it, called once the budget allows the release.
-        :param resume: use an entry that has paid for this measurement, see :meth:`paid`: complete it if it is open, or
-            return its release once more. This costs nothing; that nobody saw the failed output is up to you.
+        :param resume: use an entry that has paid for this measurement, see :meth:`entry_for`: complete it if it is
+            open, or return its release once more. This costs nothing; that nobody saw the failed output is up to you.
         :param announce: is called with the number of the entry once that is written, before anything is counted.
         :return: the output of the measurement, whose record is in the ledger by then.
         :raises TypeError, ValueError: if the budget would be exceeded, the design of the signal is not known, or the
-            columns of the log are not those of the domain: before anything is spent or read.
+            columns of the log are not those of the domain: before anything is spent. A function is called before its
+            columns are checked.
         :raises OSError: if the ledger cannot be locked or written; nothing is returned.
         """
         designs, views = _designs(measurement), [view for _, view in stated_designs(measurement)]
+        in_list = cast("Mechanism", mechanism_of(measurement)).in_list
         with locked(self._path, _WAIT) as check_lock:
             original = self._read(again=True)
             book, entry = self._charge(original, designs, resume)
             if entry.released is not None:
                 releases = list(book.releases({entry.number})[entry.number])
-                return releases if len(releases) > 1 else releases[0]
+                return releases if in_list else releases[0]
             data = log() if callable(log) else log
             counts = [design.signal.count for design in designs]
             check_member(measurement.input_domain, data, [count.reading for count in counts if count is not None])
@@ -231,13 +233,13 @@ class Ledger:
                 statements = [Statement(view=view, parent=parent) for view in views]
                 releases = [replace(r, statement=statement) for r, statement in zip(releases, statements, strict=True)]
                 files[self._path].write(book.with_released(entry.number, releases).chain.file())
-        return releases if isinstance(output, list) else releases[0]
+        return releases if in_list else releases[0]
 
     def check(self, measurement: native.Measurement, *, resume: bool = False) -> None:
         """Refuse what :meth:`release` would refuse before it reads the log. Another process may still spend first."""
         self._charge(self._read(), _designs(measurement), resume)
 
-    def paid(self, measurement: native.Measurement) -> Entry | None:
+    def entry_for(self, measurement: native.Measurement) -> Entry | None:
         """Return the entry that has paid for a measurement: the open one, else the last; None if there is none."""
         return _paying_entry(self._read(), _designs(measurement))
 
@@ -389,12 +391,17 @@ class Ledger:
         return "\n".join(self._lines(text_table, planned))
 
     def __repr__(self) -> str:
-        return self.table()
+        try:
+            return self.table()
+        except (OSError, ValueError) as error:  # the file was moved or changed
+            return str(error)
 
     def _repr_html_(self) -> str:
-        return "".join(
-            line if line.startswith("<table>") else f"<p>{html.escape(line)}</p>" for line in self._lines(html_table)
-        )
+        try:
+            lines = self._lines(html_table)
+        except (OSError, ValueError) as error:
+            lines = [str(error)]
+        return "".join(line if line.startswith("<table>") else f"<p>{html.escape(line)}</p>" for line in lines)
 
     def _lines(
         self, table: Callable[[Sequence[str], Sequence[Sequence[str]]], str], planned: bool = False
@@ -458,14 +465,14 @@ class Ledger:
     def _guard(self, book: Book, check_lock: Callable[[], None]) -> Callable[[], None]:
         """Return a function that raises OSError unless the file still holds this book, under one name and the lock."""
 
-        def check() -> None:
+        def check_unchanged() -> None:
             check_lock()
             status = status_if_replaceable(self._path, replace=True)
             if status is None or status.st_nlink > 1 or self._path.read_bytes() != book.chain.file():
                 problem = "was changed, moved or linked while it was in use"
                 raise OSError(f"{self._path} {problem}; restore it, and try again")
 
-        return check
+        return check_unchanged
 
 
 def _designs(measurement: native.Measurement) -> tuple[Design, ...]:

@@ -112,7 +112,7 @@ def _composition(measurements: Sequence[dp.Measurement], factor: float, view: Vi
 
         return _map_nested([member(given) for member in members], label)
 
-    mechanism = Mechanism(loss, lambda factor: _composition(members, factor, view), designs, foreign)
+    mechanism = Mechanism(loss, lambda factor: _composition(members, factor, view), designs, foreign, in_list=True)
     composition = measurement_of(domain, metric, view, function, mechanism)
     return composition if postprocessing is None else composition >> postprocessing
 

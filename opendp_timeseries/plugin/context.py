@@ -60,8 +60,8 @@ from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Parent
 
-#: What is left unspent so that sums of up to a million rounded shares stay within the whole.
-_KEPT_BACK: Final = 1 - Fraction(1, 2**30)
+#: Portion of a loss that several shares have together, so that sums of up to a million rounded shares stay within it.
+_PORTION_OF_SHARES: Final = 1 - Fraction(1, 2**30)
 #: OpenDP draws Gaussian noise for floats on the grid ``2**k``: four times as fast on this one as on its default, the
 #: finest there is. Signals of ours lie on it.
 _NATIVE_EXPONENT: Final = -52
@@ -75,10 +75,6 @@ _GENERAL: Final = frozenset({"identity", "user_measurement", "user_transformatio
 _OF_FRAMES: Final = _GENERAL | {"private_lazyframe", "stable_lazyframe"}
 
 
-def _parts(name: str, parts: object) -> list[float]:
-    return [1.0] * check.integer(name, parts, minimum=1, remedy="the number of releases")
-
-
 def _weights(name: str, weights: ArrayLike) -> list[float]:
     """Return the weights of a list, a tuple, an array or a series, which are public."""
     if np.ndim(weights) != 1:
@@ -89,21 +85,21 @@ def _weights(name: str, weights: ArrayLike) -> list[float]:
     return listed
 
 
-def split_budget(loss: Loss, parts: Sequence[float], portion: Fraction = _KEPT_BACK) -> Losses:
-    """Split a privacy loss into shares whose sum, however it is rounded, is within it, unless all of it is split.
+def split_budget(loss: Loss, weights: Sequence[float], portion: Fraction = _PORTION_OF_SHARES) -> Losses:
+    """Split a privacy loss into shares whose sum is at most a portion of it; rounding may exceed a portion of 1.
 
     :param loss: ρ or ε, or a pair (ρ, δ) or (ε, δ).
-    :param parts: the weights of the shares, relative to their sum.
-    :param portion: fraction of the whole that several shares have together: the rest is left for rounding.
+    :param weights: of the shares, relative to their sum.
+    :param portion: fraction of the loss that several shares have together: the rest is left for rounding.
 
     >>> [round(rho, 6) for rho, delta in split_budget((0.1, 1e-6), [0.1, 0.2, 0.7])]
     [0.01, 0.02, 0.07]
     """
     if isinstance(loss, tuple):
-        return list(zip(*(split_budget(number, parts, portion) for number in loss), strict=True))
-    divided = Fraction(check.real("loss", loss, minimum=0.0)) * (portion if len(parts) > 1 else 1)
-    sum_of_parts = sum(map(Fraction, parts))
-    return [down_fraction(divided * Fraction(part) / sum_of_parts) + 0.0 for part in parts]
+        return list(zip(*(split_budget(number, weights, portion) for number in loss), strict=True))
+    divided = Fraction(check.real("loss", loss, minimum=0.0)) * (portion if len(weights) > 1 else 1)
+    sum_of_weights = sum(map(Fraction, weights))
+    return [down_fraction(divided * Fraction(weight) / sum_of_weights) + 0.0 for weight in weights]
 
 
 def _pair(loss: Loss) -> tuple[float, float]:
@@ -162,7 +158,7 @@ def compositor(
     >>> query.subsampled_gaussian(sampling_probability=0.5).release()
     Release(... of 10 steps kept with probability 0.5, noise scale 31.6228)
     """
-    parts = _split_of(split_evenly_over, split_by_weights)
+    weights = _weights_of_split(split_evenly_over, split_by_weights)
     for name, pair in (("privacy_unit", privacy_unit), ("privacy_loss", privacy_loss)):
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise TypeRefusal(name, pair, "must be a pair, as of dp.unit_of(…) and dp.loss_of(…)")
@@ -187,7 +183,7 @@ def compositor(
     (metric, d_in), (measure, d_out) = privacy_unit, privacy_loss
     if isinstance(d_in, np.generic):
         d_in = d_in.item()  # OpenDP takes Python numbers only
-    account = _account(domain, metric, d_in, measure, d_out, parts)
+    account = _account(domain, metric, d_in, measure, d_out, weights)
     context = Context(
         account.accountant,
         _queryable_of(account.accountant, data, domain),
@@ -199,13 +195,13 @@ def compositor(
         people = individuals_of(d_in)
         context.distance = people if isinstance(people, int) and people >= 1 else 1
     context.guarantee = account.parent
-    if parts is None or len(parts) > 1:
+    if weights is None or len(weights) > 1:
         context.parent = account.parent
     return context
 
 
 def _queryable_of(accountant: dp.Measurement | Odometer, data: object, domain: dp.Domain) -> dp.Queryable:
-    """Return the queryable of an accountant; of one number for many, say what is missing."""
+    """Return the queryable of an accountant; where it refuses a list in a domain of single numbers, say so."""
     try:
         answer: dp.Queryable = accountant(data)
     except TypeError as error:
@@ -216,13 +212,17 @@ def _queryable_of(accountant: dp.Measurement | Odometer, data: object, domain: d
     return answer
 
 
-def _split_of(evenly: int | None, weights: Sequence[float] | NDArray[np.floating] | None) -> list[float] | None:
+def _weights_of_split(
+    share_count: int | None, weights: Sequence[float] | NDArray[np.floating] | None
+) -> list[float] | None:
     """Return the weights of shares; None without a split."""
-    if evenly is not None and weights is not None:
+    if share_count is not None and weights is not None:
         raise Refusal("split_by_weights", weights, "must be left out beside split_evenly_over", "give one, or neither")
-    if evenly is None and weights is None:
+    if weights is not None:
+        return _weights("split_by_weights", weights)
+    if share_count is None:
         return None
-    return _parts("split_evenly_over", evenly) if weights is None else _weights("split_by_weights", weights)
+    return [1.0] * check.integer("split_evenly_over", share_count, minimum=1, remedy="the number of releases")
 
 
 class _Account(NamedTuple):
@@ -235,27 +235,29 @@ class _Account(NamedTuple):
 
 
 def _account(
-    domain: dp.Domain, metric: dp.Metric, d_in: object, measure: dp.Measure, d_out: Loss, parts: list[float] | None
+    domain: dp.Domain, metric: dp.Metric, d_in: object, measure: dp.Measure, d_out: Loss, weights: list[float] | None
 ) -> _Account:
     name, has_delta = loss_form(measure)
     bounded_by, bounded = None, d_out not in _UNBOUNDED
-    if name and (bounded or parts is not None):
+    if name and (bounded or weights is not None):
         first, delta = _pair(d_out)
         check.real(name, first, minimum=0.0)
         check.real("delta", delta, minimum=0.0, below=1.0)
     if bounded and (name == "rho" or (name and has_delta)):
         kind = CONCENTRATED if name == "rho" else APPROXIMATE
         bounded_by = Parent(
-            kind="context", loss=_pair(d_out), measure=kind, parts=None if parts is None else len(parts)
+            kind="context", loss=_pair(d_out), measure=kind, parts=None if weights is None else len(weights)
         )
-    if parts is not None:
+    if weights is not None:
         # OpenDP adds up with rounding: where that exceeds the whole, a little of it is kept back.
-        for portion in (Fraction(1), _KEPT_BACK):
-            shares = split_budget(d_out, parts, portion)
+        for portion in (Fraction(1), _PORTION_OF_SHARES):
+            shares = split_budget(d_out, weights, portion)
             composition = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=shares)
             if _is_within(composition.map(d_in), d_out):
                 return _Account(composition, shares, None, bounded_by)
-        raise Refusal("privacy_loss", Quoted(d_out), f"has no {len(parts)} shares whose sum is within it", "give fewer")
+        raise Refusal(
+            "privacy_loss", Quoted(d_out), f"has no {len(weights)} shares whose sum is within it", "give fewer"
+        )
     odometer = dp.c.make_fully_adaptive_composition(domain, metric, measure)
     if not bounded:
         return _Account(odometer, None, None, None)
@@ -269,7 +271,7 @@ class Context(dp.Context):
     parent: Parent | None = None
     #: What all that it releases, in nested Contexts too, guarantees.
     guarantee: Parent | None = None
-    #: For how many individuals that is, or other units of privacy.
+    #: How many individuals, or other units of privacy, the guarantee is for.
     distance: int = 1
     #: Whether its releases are numbered: not where it is nested in another one.
     numbered: bool = True
@@ -293,8 +295,8 @@ class Context(dp.Context):
         if not (isinstance(self.queryable, OdometerQueryable) and isinstance(limit, float | int | tuple)):
             return
         spent, loss = self.current_privacy_loss(), measurement.map(self.d_in)
-        parts = zip(*(pair if isinstance(limit, tuple) else (pair,) for pair in (spent, loss)), strict=True)
-        spent_with_query = tuple(itertools.starmap(_exact_sum, parts))
+        numbers = zip(*(pair if isinstance(limit, tuple) else (pair,) for pair in (spent, loss)), strict=True)
+        spent_with_query = tuple(itertools.starmap(_exact_sum, numbers))
         if not _is_within(spent_with_query, limit if isinstance(limit, tuple) else (limit,)):
             raise Refusal(
                 "loss of the query",
@@ -372,14 +374,14 @@ def _cast(noise: str, domain: dp.Domain, metric: dp.Metric) -> dp.Transformation
     return make_lp_distance(domain, metric, dp.l1_distance(T=float) if noise == "laplace" else dp.l2_distance(T=float))
 
 
-def _not_of_logs(name: str, frame: bool, origin: str = "is OpenDP's, and ") -> TypeRefusal:
+def _not_of_logs(name: str, frame: bool, problem: str) -> TypeRefusal:
     remedy = "for OpenDP's own queries make the log a Polars LazyFrame (howto/contexts in the documentation)"
     if frame:
-        remedy = f"query().{name}(…) on the Context asks OpenDP's own queries of the LazyFrame"
+        remedy = f"if it is OpenDP's own, query().{name}(…) on the Context asks it of the LazyFrame"
     return TypeRefusal(
         f"{name}()",
         ...,
-        f"{origin}does not take an event log: individual_count() counts people, private_series(grid) releases a count"
+        f"{problem} an event log: individual_count() counts people, private_series(grid) releases a count"
         " in each step of time, and participation_count(grid, participation_cap=…) counts with a cap",
         remedy,
     )
@@ -398,12 +400,12 @@ class Query(OpenQuery):
         frame, maker = isinstance(domain, LazyFrameDomain), maker_of(name)
         of_logs = frame or descriptor(domain, Source) is not None
         if of_logs and maker is None:
-            raise AttributeError(str(_not_of_logs(name, frame, "")))  # which nobody has
+            raise AttributeError(str(_not_of_logs(name, frame, "is no stage of a query of")))
         make = cast(Callable[..., Query], super().__getattr__(name))
 
         def stage(*args: object, **options: object) -> Query:
             if of_logs and str(maker).startswith("opendp.") and name not in (_OF_FRAMES if frame else _GENERAL):
-                raise _not_of_logs(name, frame)
+                raise _not_of_logs(name, frame, "is OpenDP's, and does not take")
             query = make(*args, **options)
             query.chain = self._in_budget(query.chain)
             return query
@@ -423,7 +425,8 @@ class Query(OpenQuery):
     def laplace(self, *args: object, **options: object) -> Query:
         """Add OpenDP's Laplace noise, with the scale that spends this query's share if none is given.
 
-        It fits every kind of budget, and spends no δ.
+        It spends no δ, and fits every kind of budget, but no count that weighs people down in ℓ2, as is the default of
+        ``participation_count``: give that ``norm="l1"`` or ``excess="drop"``.
         """
         return self._native("laplace", *args, **options)
 
@@ -440,7 +443,8 @@ class Query(OpenQuery):
                 "gaussian()",
                 ...,
                 f"does not fit a budget in {self.output_measure}, as no scale of it has a finite ε without δ",
-                "call laplace(), or give the Context dp.loss_of(epsilon=…, delta=…)",
+                "call laplace(), of a participation_count with `norm='l1'` or `excess='drop'`, or give the Context"
+                " dp.loss_of(epsilon=…, delta=…)",
             )
         return self._native("gaussian", *args, **options)
 
@@ -449,7 +453,7 @@ class Query(OpenQuery):
 
         Of counts it is at the noise of one count, whatever the number of steps that individuals are in, so that the
         cap can be so large that nobody exceeds it. The answer is a position: ``grid.edges()[answer]`` is the start of
-        the busiest step.
+        the busiest step. Of a panel, ``divmod(answer, grid.size)`` are the positions of its key and its step.
 
         :param options: ``scale=``, if the least is not to be found; ``negate=True`` for the smallest number.
         """
@@ -496,7 +500,8 @@ class Query(OpenQuery):
         chain = self.chain
         if isinstance(chain, PartialChain):
             raise Refusal("chain", ..., "must have all parameters before the compositor", "give what a stage lacks")
-        parts, share = _split_of(split_evenly_over, split_by_weights), self.d_out if d_out is None else d_out
+        weights = _weights_of_split(split_evenly_over, split_by_weights)
+        share = self.d_out if d_out is None else d_out
         if share is None:
             raise Refusal("this query", ..., "has no share to nest on", f"{_NO_SHARE}, or `d_out=`")
         outer = self.context
@@ -512,7 +517,7 @@ class Query(OpenQuery):
         if output_measure is not None:
             share = as_measured(share, self.output_measure, output_measure, alpha)
         domain, metric, d_in = self._space()
-        account = _account(domain, metric, d_in, measure, share, parts)
+        account = _account(domain, metric, d_in, measure, share, weights)
         accountant = account.accountant if isinstance(chain, tuple) else chain >> account.accountant
 
         def open_context(queryable: dp.Queryable) -> Context:
@@ -537,7 +542,8 @@ class Query(OpenQuery):
 
         :raises ValueError: for a budget in ε without δ, a sample without δ, or a share that is spent.
         """
-        make, budget = self.__getattr__("subsampled_gaussian"), self._in_share(options)
+        make = self.__getattr__("subsampled_gaussian")
+        budget, options = self._share_and_view(options)
         if budget is None or args or "scale" in options or isinstance(self.chain, PartialChain):
             return make(*args, **options)
         # OpenDP's own search would find the same scale, asking the map some hundred times.
@@ -585,7 +591,8 @@ class Query(OpenQuery):
         if isinstance(chain, PartialChain):
             raise Refusal("chain", ..., "must have all parameters before the composition", "give what a stage lacks")
         domain, metric, d_in = self._space()
-        members, budget = measurements_on(measurements, domain, metric), self._in_share(options)
+        members = measurements_on(measurements, domain, metric)
+        budget, options = self._share_and_view(options)
         if budget is not None and factor is None:
             factor = least_factor_at(members, budget, d_in)
             if factor == 0:
@@ -608,10 +615,10 @@ class Query(OpenQuery):
         assert not isinstance(chain, PartialChain)  # which is refused before
         return *chain.output_space, chain.map(self.d_in)
 
-    def _in_share(self, options: dict[str, object]) -> Budget | None:
-        """Add to the options the view that this query's share is in, and return the share; None if they choose one."""
+    def _share_and_view(self, options: dict[str, Any]) -> tuple[Budget | None, dict[str, Any]]:
+        """Return this query's share, and options with the view that it is in; no share where they choose the view."""
         if _MEASURE_OPTIONS & options.keys():
-            return None
+            return None, options
         name, has_delta = loss_form(self.output_measure)
         if not name or (name == "epsilon" and not has_delta):
             raise Refusal(
@@ -622,8 +629,7 @@ class Query(OpenQuery):
             )
         share = self.d_out
         if share is None and (name, has_delta) == ("rho", False):
-            options["output_measure"] = dp.zero_concentrated_divergence()
-            return None
+            return None, options | {"output_measure": dp.zero_concentrated_divergence()}
         if share is None:
             raise Refusal(
                 "this query", ..., "has no share of δ", f"{_NO_SHARE}, or its own `delta=` or `failure_probability=`"
@@ -635,11 +641,9 @@ class Query(OpenQuery):
             rule = "a ρ above 0, and a δ of at least 0" if name == "rho" else "an ε and a δ above 0"
             raise Refusal("share of the budget", Quoted(share), f"must have {rule}", "give the Context more")
         if name == "epsilon":
-            options["delta"] = delta
-            return Budget(epsilon=first, delta=delta)
+            return Budget(epsilon=first, delta=delta), options | {"delta": delta}
         view = {"failure_probability": delta} if delta else {"output_measure": dp.zero_concentrated_divergence()}
-        options.update(view)
-        return Budget(rho=first, delta=delta)
+        return Budget(rho=first, delta=delta), options | view
 
     def resolve(
         self, allow_transformations: bool = False, bounds: tuple[float, float] | None = None, T: object = None
@@ -684,10 +688,10 @@ class Query(OpenQuery):
                 "lower `failure_probability=` or `delta=` to at most that",
             )
         if not delta_alone and not _is_within(loss, share):
-            parts, limits = (x if isinstance(x, tuple) else (x,) for x in (loss, share))
+            numbers, limits = (x if isinstance(x, tuple) else (x,) for x in (loss, share))
             raise Refusal(
                 "loss of the query",
-                Quoted(", ".join(map(repr, parts))),
+                Quoted(", ".join(map(repr, numbers))),
                 f"exceeds this query's share ({', '.join(map(repr, limits))})",
                 "leave out the scale to use the least that fits, or raise it",
             )

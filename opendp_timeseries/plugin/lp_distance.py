@@ -85,7 +85,7 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
         where = "at many keys" if of_people else "in many steps"
         problem = f"does not fit a count in which people {where} are weighed down in ℓ2 (norm='l2')"
         remedy = "a `key_cap`" if of_people else "a `participation_cap`, with `norm='l1'` or `excess='drop'`"
-        remedy = f"give the count {remedy}; or use Gaussian noise and"
+        remedy = f"give the count {remedy}; or, with a δ or in ρ, Gaussian noise and"
         raise Refusal("output_metric", output_metric, problem, f"{remedy} dp.l2_distance(T=float)")
 
     def stability_map(d_in: object) -> float:

@@ -42,12 +42,14 @@ class Mechanism:
     :param times: from a factor to the measurement with all scales of its noise multiplied by it.
     :param designs: of its releases, in order; None if it returns anything else.
     :param foreign: the stage before the noise that is not of this package, if there is one.
+    :param in_list: whether it returns a list, as a composition does, even of a single release.
     """
 
     loss: Callable[[Any], PrivacyLoss]
     times: Callable[[float], dp.Measurement]
     designs: tuple[StatedDesign, ...] | None
     foreign: str | None = None
+    in_list: bool = False
 
 
 @dataclass(frozen=True)
@@ -241,7 +243,9 @@ def mechanism_of(measurement: dp.Measurement) -> Mechanism | None:
         return measurement
 
     foreign = inner.foreign or (None if before is None else foreign_stage(before))
-    return Mechanism(loss, times, None if call.constructor == "make_chain_pm" else inner.designs, foreign)
+    return Mechanism(
+        loss, times, None if call.constructor == "make_chain_pm" else inner.designs, foreign, inner.in_list
+    )
 
 
 def stated_designs(measurement: object) -> tuple[StatedDesign, ...]:

@@ -23,11 +23,15 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     :func:`~opendp_timeseries.then_composition`: what is released of stations and of the city then adds up but for the
     noise, and :func:`~opendp_timeseries.reconcile` makes it add up exactly.
 
+    The output has the ``steps`` totals of the first group, then those of the next. Inputs are clipped, so that sums are
+    exact in float64; counts are far smaller. What is no number counts as 0.
+
     An individual who is in several series of a group at one step moves its total by all of them. With ``key_cap=1`` in
-    the count nobody is, and a total needs no more noise than one series.
+    the count nobody is, and the totals of groups side by side need no more noise than one series; those of ``d`` nested
+    levels need ``√d`` times as much.
 
     :param input_domain: the counts of a panel.
-    :param input_metric: that of the panel, with its keys.
+    :param input_metric: the influence metric of the panel, with its keys.
     :param groups: public: names to lists of keys, as in ``{"north": ["a", "b"], "south": ["c"]}``, or nested, as in
         ``{"city": {"north": ["a", "b"], "south": ["c"]}}``. Every key of the panel is in one group, or in nested ones.
     :raises TypeError: for groups in another form, or an input that is not a panel of counts.
@@ -47,17 +51,17 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     >>> totals.map(1)
     Influence(l0=4, l2=2, linf=1)
     """
-    space = vector_space(input_domain)
-    signal = influence_space(input_metric)
-    origin = None if signal is None else signal.signal
+    input_atom = vector_space(input_domain).atom
+    input_space = influence_space(input_metric)
+    origin = None if input_space is None else input_space.signal
     bits = 0 if origin is None else origin.count.resolution_bits
-    if origin is None or origin.count.panel is None or origin.stages or space.atom.startswith("f") != (bits > 0):
+    has_wrong_atom = input_atom.startswith("f") != (bits > 0)  # counts with a fraction are floats, others integers
+    if origin is None or origin.count.panel is None or origin.stages or has_wrong_atom:
         needed = "that of a panel (`by=`, `keys=`) right after its count; filter totals afterwards"
         raise TypeRefusal("input_metric", input_metric, f"must be {needed}")
     panel, steps = origin.count.panel, origin.grid.size
     tree = Groups.of(groups, panel)
     matrix = _membership(tree, panel)
-    # Counts are far below; so that every sum is exact, whatever the input.
     limit = 2 ** (53 - bits) // max(len(keys) for _, keys in tree.members)
 
     def function(values: ArrayLike) -> NDArray[np.int64 | np.float64]:

@@ -87,7 +87,7 @@ def test_releases_until_the_budget_is_spent(in_folder, capsys, monkeypatch):
     assert main(["ledger", "people.ledger", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["budget"], found["within"]) == ({"epsilon": 1.0, "delta": 1e-6}, True)
-    assert found["epsilon"] == ts.Ledger("people.ledger").spent().epsilon
+    assert found["epsilon"] == ts.Ledger("people.ledger").standing().epsilon
     assert [entry["number"] for entry in found["entries"]] == [1, 2]
     assert "values" not in json.dumps(found)
 

@@ -381,8 +381,8 @@ def test_a_ledger_is_of_one_unit(tmp_path):
     days.release(measurement(scale=20.0), nobody())
     assert ts.Ledger(days.path).guarantee().endswith(f"for {WORDS}")
     assert days.to_dict()["unit"] == WORDS
-    assert days.verify().epsilon == pytest.approx(days.spent().epsilon)
-    assert days.spent().epsilon > 1.4 * measurement(scale=20.0).map(1)[0]  # of the same days
+    assert days.verify().epsilon == pytest.approx(days.standing().epsilon)
+    assert days.standing().epsilon > 1.4 * measurement(scale=20.0).map(1)[0]  # of the same days
     with pytest.raises(TypeError, match="period"):
         ts.Ledger.create(tmp_path / "another.ledger", epsilon=1.0, delta=1e-6, zone="UTC")
 
@@ -406,7 +406,7 @@ def test_each_day_pays_for_the_releases_that_it_is_in(tmp_path, fixed, replaced)
     def spend(start, end):
         made = measurement(day(replaced=replaced), scale=24.0, grid=from_to(start, end))
         ledger.release(made, nobody())
-        return ledger.spent().epsilon
+        return ledger.standing().epsilon
 
     one = spend("2024-01-01", "2024-02-01")
     if replaced:  # of two days, one may be in each
@@ -421,7 +421,7 @@ def test_each_day_pays_for_the_releases_that_it_is_in(tmp_path, fixed, replaced)
     alone = ts.Ledger.create(tmp_path / "same.ledger", **budget, period="1d", zone="America/New_York")
     for grid in (("2024-03-01", "2024-04-01"), ("2024-03-31T23:00", "2024-05-01"), ("2024-02-15", "2024-06-01")):
         alone.release(measurement(day(), scale=24.0, grid=from_to(*grid)), nobody())
-    assert alone.spent().epsilon == three
+    assert alone.standing().epsilon == three
 
 
 def test_a_ledger_finds_the_noise_of_days_that_are_not_spent(tmp_path):
@@ -447,7 +447,7 @@ def test_a_count_made_elsewhere_is_in_every_period(tmp_path):
     ledger.release(other, np.zeros(months[1].size, dtype=int))
     losses = [part.design.loss() for one in (made, other) for part in stated_designs(one)]
     both = FilteredLoss.of(losses, filter_order(1.0, 1e-6)).epsilon(1e-6)
-    assert ledger.spent().epsilon == pytest.approx(both, rel=1e-8)
+    assert ledger.standing().epsilon == pytest.approx(both, rel=1e-8)
 
 
 def test_integer_steps_may_be_of_any_time_and_assumed_counts_of_any_grid(tmp_path):
@@ -460,7 +460,7 @@ def test_integer_steps_may_be_of_any_time_and_assumed_counts_of_any_grid(tmp_pat
         log = {"id": np.array([1]), "time": np.array([0])} if made.input_domain == LOG else np.zeros(8, int)
         ledger.release(made >> noise, log)
     one = measurement(ONE, scale=24.0).map(1)[0]
-    assert ledger.spent().epsilon > 1.05 * one
+    assert ledger.standing().epsilon > 1.05 * one
 
 
 def test_a_programme_is_of_one_unit(tmp_path):

@@ -482,3 +482,12 @@ def test_a_start_at_the_second_of_two_times_that_a_clock_shows():
     assert TimeGrid(start=again, **berlin) == TimeGrid(start="2024-10-27T02:30+01:00", **berlin)
     refuses("start", TimeGrid, start=again.replace(fold=0), **berlin)
     assert TimeGrid(start=dt.datetime(2024, 7, 1, fold=1), **berlin) == TimeGrid(start="2024-07-01", **berlin)
+
+
+@pytest.mark.parametrize("fold", [0, 1])
+def test_a_skipped_time_has_no_second_one_either(fold):
+    hours = {"step": "1h", "size": 2}
+    refuses("start", TimeGrid, start=dt.datetime(2024, 3, 31, 2, 30, fold=fold), zone="Europe/Paris", **hours)
+    refuses("start", TimeGrid, start=dt.datetime(2011, 12, 30, fold=fold), zone="Pacific/Apia", **hours)
+    day = dt.datetime(2024, 4, 26, fold=fold)  # in Cairo it began at one o'clock
+    assert TimeGrid(start=day, zone="Africa/Cairo", **hours).start == "2024-04-26T01:00+03:00"

@@ -87,7 +87,7 @@ def test_the_first_release_and_its_record(tmp_path):
     whole = release.statement.parent
     assert (whole.kind, whole.number, whole.loss, whole.digest) == ("ledger", 1, (1.0, 1e-6), ANY)
     assert "entry 1 of a ledger with (ε = 1, δ = 1e-06) in all" in release.guarantee()
-    assert book.verify() == book.spent()
+    assert book.verify() == book.standing()
     assert ts.Ledger(book.path).guarantee() == book.guarantee()
     assert sorted(path.name for path in tmp_path.iterdir()) == [".people.ledger.lock", "people.ledger"]
 
@@ -132,7 +132,7 @@ def test_what_is_spent_covers_the_joint_loss_of_what_ran(tmp_path, fixed):
     for month, scale in enumerate(scales, 1):
         book.release(measurement(scale, month), LOG)
     exact = joint_loss([release.design.loss() for release in book.releases()]).epsilon(1e-6)
-    adaptivity, epsilon, within, _ = book.spent()
+    adaptivity, epsilon, within, _ = book.standing()
     assert (adaptivity, within) == (("adaptive", True) if fixed else ("fully adaptive", True))
     assert exact <= epsilon <= exact * (1 + (1e-12 if fixed else 0.15))
     assert f"(ε = {epsilon:.4g}"[:9] in book.guarantee()
@@ -148,7 +148,7 @@ def test_data_may_react_where_parameters_alone_are_fixed(tmp_path):
     reacting, fixed = (
         joint_loss(losses, adaptivity=adaptivity).epsilon(1e-6) for adaptivity in ("adaptive", "non-adaptive")
     )
-    assert book.spent().epsilon == pytest.approx(reacting, rel=1e-9)
+    assert book.standing().epsilon == pytest.approx(reacting, rel=1e-9)
     assert reacting > 1.01 * fixed
 
 
@@ -157,7 +157,7 @@ def test_an_open_entry_is_resumed_before_a_later_one_that_is_released(tmp_path):
     book._write(book._read().with_spent(ledger._designs(failing)))
     book.release(failing, LOG)
     assert states(book) == ["spent", "released"]
-    assert book.paid(failing).number == 1
+    assert book.entry_for(failing).number == 1
     book.release(failing, LOG, resume=True)
     assert states(book) == ["released", "released"]
 
@@ -199,7 +199,7 @@ def test_a_record_of_a_release_made_elsewhere_is_spent_too(tmp_path):
     assert states(book) == ["released"]
     refuses("release", book.add, release.at_distance(2))
     book.add(measurement(4.0)(LOG))
-    assert not book.spent().within  # it happened, and so it is entered
+    assert not book.standing().within  # it happened, and so it is entered
     assert "exceeds the budget" in repr(book)
     assert not book.verify().within
     refuses("this release", book.release, measurement(1e6), nothing_is_read)
@@ -245,7 +245,7 @@ def test_an_entry_is_written_before_the_data_are_read_and_completed_before_they_
 
     def reading(table):
         on_disk = ts.Ledger(book.path)
-        seen.append((states(on_disk), on_disk.spent().epsilon > 0))
+        seen.append((states(on_disk), on_disk.standing().epsilon > 0))
         return real(table)
 
     monkeypatch.setattr(participation_count, "engine_of", reading)
@@ -264,13 +264,13 @@ def test_a_measurement_that_fails_has_spent_and_can_be_resumed(tmp_path, monkeyp
         with pytest.raises(dp.OpenDPException):
             book.release(measurement(), LOG)
     assert states(book) == ["spent"]
-    spent = book.spent()
+    spent = book.standing()
     assert spent.epsilon > 0
-    assert book.paid(measurement(21.0)) is None
+    assert book.entry_for(measurement(21.0)) is None
     refuses("resume", book.release, measurement(21.0), nothing_is_read, resume=True)
-    assert book.paid(measurement()) == book.entries[0]
+    assert book.entry_for(measurement()) == book.entries[0]
     release = book.release(measurement(), LOG, resume=True)
-    assert (states(book), book.spent()) == (["released"], spent)
+    assert (states(book), book.standing()) == (["released"], spent)
     assert book.release(measurement(), nothing_is_read, resume=True) == release == book.releases()[0]
     assert states(book) == ["released"]
 
@@ -280,15 +280,17 @@ def test_an_open_entry_is_resumed_before_one_that_is_complete(tmp_path):
     pair = ts.make_composition([measurement(30.0), measurement(31.0)])
     first = book.release(pair, LOG)
     assert book.release(pair, nothing_is_read, resume=True) == first
+    alone = ts.make_composition([measurement(32.0)])
+    assert book.release(alone, LOG) == book.release(alone, nothing_is_read, resume=True) == [book.releases()[-1]]
     with pytest.raises(ZeroDivisionError):
         book.release(measurement(), lambda: 1 / 0)  # nothing is spent yet
-    assert book.paid(measurement()) is None
+    assert book.entry_for(measurement()) is None
     again = book.release(measurement(), LOG), book.release(measurement(), LOG)
     assert book.release(measurement(), nothing_is_read, resume=True) == again[1] != again[0]
     with book._path.open("rb") as file:
         content = ledger.Book.read(file.read()).with_spent([again[0].design])
     book._write(content)
-    assert (book.paid(measurement()).number, book.entries[-1].released) == (4, None)
+    assert (book.entry_for(measurement()).number, book.entries[-1].released) == (5, None)
     last = book.release(measurement(), LOG, resume=True)
     assert last not in again
     assert book.releases()[-1] == last
@@ -431,7 +433,7 @@ def test_what_is_planned_is_the_whole_query(tmp_path):
     with pytest.raises(ValueError, match=r"^this release"):  # equal caps are not enough
         book.release(of_columns("buyer", "left", scale=scale)[1], nothing_is_read)
     release = book.release(programme.measurement(of_columns("buyer")[0]), log)
-    assert book.spent().adaptivity == "adaptive"
+    assert book.standing().adaptivity == "adaptive"
     assert release.statement.parent.kind == "ledger"
 
 
@@ -484,8 +486,8 @@ def test_a_programme_is_reserved_and_runs_in_any_order(tmp_path):
     refuses("this release", book.release, measurement(1000.0, month=7), nothing_is_read)
     for month in (2, 1, 4):
         book.release(programme.measurement(months[month - 1]), LOG)
-        assert book.spent()[0] == "adaptive"
-        assert book.spent().within
+        assert book.standing()[0] == "adaptive"
+        assert book.standing().within
     assert repr(book).count("    planned   ") == 1
     assert book._repr_html_().count("<td>planned</td>") == 1
     assert book._repr_html_().startswith("<p>Budget: (ε = ")
@@ -500,8 +502,8 @@ def test_beside_a_programme_there_is_room_by_the_bound_that_holds_for_anything(t
     book = new(tmp_path, programme=loose)
     scale = book.least_scale(count(2), sampling_probability=0.5)
     book.release(measurement(scale, month=2), LOG)
-    assert book.spent().adaptivity == "fully adaptive"  # with what is planned, of which nothing ran
-    assert 0.999 < book.spent().epsilon <= 1.0
+    assert book.standing().adaptivity == "fully adaptive"  # with what is planned, of which nothing ran
+    assert 0.999 < book.standing().epsilon <= 1.0
     losses = [design.loss() for design in (*loose.designs, *book.entries[0].designs)]
     assert FilteredLoss.of(losses, filter_order(1.0, 1e-6)).delta(1.0) <= 1e-6
     book.release(loose.measurement(count()), LOG)
@@ -526,7 +528,7 @@ def test_a_planned_release_that_is_made_again_counts_again(tmp_path):
     for _ in range(2):
         book.release(loose.measurement(count()), LOG)
     twice = FilteredLoss.of([loose.designs[0].loss()] * 2, filter_order(1.0, 1e-6)).epsilon(1e-6)
-    assert book.spent().epsilon == pytest.approx(twice, rel=1e-8)
+    assert book.standing().epsilon == pytest.approx(twice, rel=1e-8)
 
 
 # ---- the file
@@ -572,7 +574,7 @@ def test_a_torn_file_is_refused_wherever_it_ends(tmp_path):
         book.path.write_bytes(whole[:end])
         refuses("ledger", ts.Ledger, book.path)
     book.path.write_bytes(whole)
-    assert ts.Ledger(book.path).verify() == book.spent()
+    assert ts.Ledger(book.path).verify() == book.standing()
 
 
 def test_an_edited_file_is_refused(tmp_path):
@@ -602,7 +604,7 @@ def test_what_was_read_of_a_ledger_stays_in_it(tmp_path):
     flipped = [whole[:k] + bytes([whole[k] ^ 1]) + whole[k + 1 :] for k in draw.sample(range(len(earlier)), 20)]
     for content in (*flipped, earlier, other.path.read_bytes(), b""):
         book.path.write_bytes(content)
-        for use in (book.spent, lambda: book.release(measurement(50.0, 3), nothing_is_read)):
+        for use in (book.standing, lambda: book.release(measurement(50.0, 3), nothing_is_read)):
             refuses("ledger", use)
     book.path.write_bytes(whole)
     assert book.entries == last
@@ -745,6 +747,12 @@ def test_a_ledger_is_made_where_none_is_and_opened_where_one_is(tmp_path):
         epsilon=1.0,
         delta=1e-6,
     )
+    shown = repr(book), book._repr_html_()
+    book.path.rename(tmp_path / "away")
+    assert "does not exist" in repr(book)
+    assert "does not exist" in book._repr_html_()
+    (tmp_path / "away").rename(book.path)
+    assert (repr(book), book._repr_html_()) == shown
     (tmp_path / "linked").symlink_to(book.path)
     refuses("must not be a symbolic link", ts.Ledger, tmp_path / "linked", error=OSError)
 
@@ -960,7 +968,7 @@ def test_a_thousand_releases_are_opened_in_a_second_and_verified_in_ten(tmp_path
     book._write(content)
     with within(1):
         opened = ts.Ledger(book.path)
-        assert opened.spent().within
+        assert opened.standing().within
     with within(1):
         opened.release(measurement(30.0), LOG)
     with within(10):

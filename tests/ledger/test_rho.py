@@ -31,25 +31,25 @@ def test_what_is_spent_is_the_sum_of_rho(tmp_path):
     ledger = ts.Ledger.create(tmp_path / "people.ledger", rho=0.1)
     assert ledger.budget == Budget(rho=0.1)
     release = ledger.release(measurement(10.0), LOG)  # 8/(2·100)
-    assert ledger.spent().rho == pytest.approx(0.04, rel=1e-12)
-    assert ledger.spent().rho >= release.stated.loss[0][0]
+    assert ledger.standing().rho == pytest.approx(0.04, rel=1e-12)
+    assert ledger.standing().rho >= release.stated.loss[0][0]
     assert release.guarantee().endswith("; entry 1 of a ledger with 0.1-zCDP in all")
     assert ledger.guarantee() == "0.04-zCDP for one individual added or removed"
     assert "Budget: (ρ = 0.1) for one individual" in ledger.table()
     # A release that states (ε, δ) spends its ρ.
     ledger.release(measurement(20.0, 2, delta=1e-6), LOG)
-    assert ledger.spent().rho == pytest.approx(0.05, rel=1e-12)
+    assert ledger.standing().rho == pytest.approx(0.05, rel=1e-12)
     refuses(r"this release.*0\.1125.*.*0\.1", ledger.release, measurement(8.0, 3), LOG)
     scale = ledger.least_scale(count(3), sampling_probability=1.0)
     assert scale == pytest.approx(math.sqrt(8 / 0.1), rel=1e-9)
     ledger.release(measurement(scale, 3), LOG)
-    assert 0.1 * (1 - 1e-9) < ledger.spent().rho <= 0.1
+    assert 0.1 * (1 - 1e-9) < ledger.standing().rho <= 0.1
     assert ledger.verify().adaptivity == "fully adaptive"
     refuses(r"this release.*0\.102.*0\.1", ledger.check, measurement(math.sqrt(8 / 0.004), 4))
     assert ledger.to_dict()["budget"] == {"rho": 0.1}
     for line in ledger.path.read_text("utf-8").splitlines():
         check(json.loads(line), "ledger-1.json")
-    assert ts.Ledger(ledger.path).spent() == ledger.spent()
+    assert ts.Ledger(ledger.path).standing() == ledger.standing()
 
 
 def test_a_sample_is_refused_before_anything_is_spent(tmp_path):
@@ -63,7 +63,7 @@ def test_a_sample_is_refused_before_anything_is_spent(tmp_path):
         refuses(r"sampling_probability.*1", ask)
     assert ledger.entries == ()
     ledger.add(sampled(LOG))  # it was released, and its sample may have caught all
-    assert ledger.spent().rho == pytest.approx(8 / (2 * 100**2), rel=1e-9)
+    assert ledger.standing().rho == pytest.approx(8 / (2 * 100**2), rel=1e-9)
 
 
 def test_a_programme_in_rho(tmp_path):
@@ -103,4 +103,4 @@ def test_within_a_period_the_fullest_one_counts(tmp_path):
 
     for day, scale in ((1, 10.0), (2, 10.0), (2, 20.0), (3, 20.0)):
         ledger.release(of_day(day, scale), LOG)
-    assert ledger.spent().rho == pytest.approx(0.05, rel=1e-12)
+    assert ledger.standing().rho == pytest.approx(0.05, rel=1e-12)

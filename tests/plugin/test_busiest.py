@@ -82,3 +82,10 @@ def test_the_busiest_step_is_found(log_space):
     # 40 people against 9: beyond this noise once in 10^100.
     assert query.noisy_max().release() == 7
     assert query.noisy_max(negate=True).release() != 7
+
+
+def test_the_position_in_a_panel_is_that_of_a_key_and_of_a_step(log_space):
+    log, loss = LOG | {"site": np.repeat("b", len(LOG["id"]))}, dp.loss_of(epsilon=20.0)
+    context = ts.compositor(log, (log_space[1], 1), loss, split_evenly_over=1, domain=log_space[0])
+    panel = context.query().participation_count(GRID, participation_cap=SIZE, by="site", keys=["a", "b"])
+    assert divmod(panel.noisy_max().release(), GRID.size) == (1, 7)
