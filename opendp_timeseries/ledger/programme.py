@@ -241,9 +241,7 @@ class Programme:
         @lru_cache
         def at_tiers(count: Count, scale: float, usual: float) -> ExpectedError:
             assert count.tiers is not None
-            most = count.reading.max_steps
-            shares = {min(end, most): share for share, end in sorted((participation or {}).items())}
-            often = participation_of({share: end for end, share in shares.items()}, most)
+            often = participation_of(participation or {}, count.reading.max_steps, of_longer=True)
             signal = described_signal(count.grid.size, **assumed, usual=usual)
             return error_at_tiers(signal, count, scale, often, min(over, count.grid.size))
 

@@ -82,7 +82,7 @@ def remaining_fraction(
     return remaining / complete, math.hypot(remaining_error, complete_error * remaining / complete) / complete
 
 
-def participation_of(shares: Mapping[float, int], size: int) -> Participation:
+def participation_of(shares: Mapping[float, int], size: int, *, of_longer: bool = False) -> Participation:
     """Return the participation of a population, in shares of its individuals, from a few cumulative shares.
 
     Between two of them, the share of individuals in more than ``n`` steps falls as a power of ``n``. Above the second
@@ -90,6 +90,8 @@ def participation_of(shares: Mapping[float, int], size: int) -> Participation:
 
     :param shares: of individuals, in (0, 1], each with the most steps that this share takes part in; a share of 1 may
         take part in all steps if left out.
+    :param of_longer: whether the shares may be of a longer series. In this one, nobody takes part in more steps than it
+        has.
 
     >>> round(participation_of({0.9: 20, 1.0: 500}, 672).fraction_above(20), 3)
     0.1
@@ -97,17 +99,21 @@ def participation_of(shares: Mapping[float, int], size: int) -> Participation:
     remedy = (
         "shares of people with the most steps in which each takes part, such as `participation={0.9: 20, 1.0: 500}`"
     )
+    if not isinstance(shares, Mapping):
+        raise TypeRefusal("participation", shares, "must be a mapping", remedy)
     ends_by_share = {
         check.real("participation", share, above=0.0, maximum=1.0, remedy=remedy): check.integer(
             "participation",
             end,
             minimum=1,
-            maximum=size,
+            maximum=None if of_longer else size,
             remedy=f"at most the grid's size, times the keys of a panel; {remedy}",
         )
         for share, end in shares.items()
     }
-    if 1.0 not in shares:
+    if of_longer:
+        ends_by_share = {share if end < size else 1.0: min(end, size) for share, end in ends_by_share.items()}
+    if 1.0 not in ends_by_share:
         if size in ends_by_share.values():
             rule = f"must give less than all {size} steps to a share below 1, as the others take part in more"
             raise Refusal("participation", dict(shares), rule, remedy)

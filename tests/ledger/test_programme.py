@@ -186,8 +186,11 @@ def test_errors_to_expect_are_those_of_the_plan():
     assert [error.smoothed for error in errors] == pytest.approx([expected.smoothed] * 2, rel=1e-6)
     often = ts.plan(grids[0], epsilon=alone, delta=1e-6, **known, participation={0.9: 300, 1.0: 720}).recommended
     assert often.smoothed > 1.2 * expected.smoothed
-    errors = series.expected_errors(**known, participation={0.9: 300, 1.0: 9999})  # of parts of any length
-    assert errors[0].smoothed == pytest.approx(often.smoothed, rel=1e-6)
+    for shares in ({0.9: 300, 1.0: 9999}, {0.9: 300, 0.95: 800, 0.99: 900}):  # of parts of any length
+        errors = series.expected_errors(**known, participation=shares)
+        assert errors[0].smoothed == pytest.approx(often.smoothed, rel=1e-6)
+    for wrong in (3, {0.9: "20", 1.0: 3}):
+        refuses("participation", series.expected_errors, **known, participation=wrong, error=TypeError)
     # Of totals and numbers of individuals, their noise.
     numbers = [SPACE >> make.then_total(grids[0], participation_cap=200, per=by) for by in ("all", "1w")]
     chains = [
