@@ -48,7 +48,8 @@ _LOG_ODDS_OF_REGULARS: Final = -3.0
 _DEPARTURES: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
 #: The size of a key is at least this share of the mean of all keys, so that one that the noise hides may depart, too.
 _LEAST_SHARE: Final = 0.3
-#: Rounds of expectation and maximization for the shares of departures: by then they hardly move.
+#: Rounds of expectation and maximization for the shares of departures: 300 rounds move a level by a thousandth of its
+#: error at 25 keys, by a tenth at 300.
 _EM_ROUNDS: Final = 30
 #: Before any is seen, departures are as common as if this many keys had been shared out equally: a few keys do not
 #: rule a departure out.
