@@ -209,6 +209,26 @@ def common_error(sizes: Array, variance: float = 1.0, *, error_of_step: NDArray[
     )
 
 
+def at_level(
+    covariance: Covariance, variances: Array, share: Array, by_level: Array, variance: float
+) -> tuple[Covariance, Array]:
+    """Return the covariance and the variances of errors whose mean is put in place by an estimate of the level.
+
+    The error of their own mean goes, and that of the level comes: they do not add up.
+
+    :param share: of each step in the mean.
+    :param by_level: by how much each step goes along with the level.
+    :param variance: of the level.
+    """
+    along = covariance @ share
+    of_mean = max(float(share @ along), 1e-300)
+    moved = along - of_mean * by_level
+    parts = (along, -1 / of_mean), (moved, 1 / of_mean), (by_level, variance)
+    for row, factor in parts:
+        covariance += common_error(row, factor)
+    return covariance, variances + sum(factor * row**2 for row, factor in parts)
+
+
 def from_root(root: csr_array, variance: float = 1.0) -> Covariance:
     """Return the covariance of errors that are sums of independent ones, whose weights are in the rows of the root."""
     return _Root(root, np.full(root.shape[1], variance))

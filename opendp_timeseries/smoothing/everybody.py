@@ -426,16 +426,17 @@ def of_everybody(
     variance += chance * (1 - chance) * (moves[1] - moves[0]) ** 2
     mean = rates[-1] + moves[0] + chance * (moves[1] - moves[0])
     mean += (total * everybody - share @ mean[:last]) * by_level  # as the level is that of the counts
-    # What all steps have in common is of the rates and the level; the rest is each step's own.
-    rows, of_level = (passed @ back).T, of_total * (everybody * by_level) ** 2
-    variance += of_level
-    own_part = variance - (rows**2 * np.array(variances)).sum(axis=0) - of_level
-    joint = errors.common_error(by_level, of_total) + errors.diagonal(own_part / everybody**2)
+    # What all steps have in common is of the rates; the rest is each step's own; and the level is put in place.
+    rows = (passed @ back).T
+    own_part = variance - (rows**2 * np.array(variances)).sum(axis=0)
+    joint = errors.diagonal(own_part)
     if rhythm is not None:
         of_rhythm = passed[:, -1] * by_tier[-1]
         variance += of_rhythm**2 * (rhythm.root**2).sum(axis=1)
-        joint += errors.rescale(rhythm, of_rhythm / everybody)
-    for row, of_channel in zip(rows / everybody, joints, strict=True):
+        joint += errors.rescale(rhythm, of_rhythm)
+    for row, of_channel in zip(rows, joints, strict=True):
         joint += errors.rescale(of_channel, row)
+    joint, variance = errors.at_level(joint, variance, np.pad(share, (0, ahead)), by_level, of_total * everybody**2)
+    joint = errors.rescale(joint, np.full(size, 1 / everybody))
     events = common.events.steps(steps, mean)
     return Everybody(mean / everybody, variance / everybody**2, joint, by_level, events, rates, levels, covariance)

@@ -241,14 +241,17 @@ class _Fit:
             (np.arange(hierarchy.keys), self.keys),
             *((parts_of[row], group_fit) for row, group_fit in self.inner.items()),
         ]
+        window = self._model.window
+        even = np.pad(np.full(window.stop, 1 / window.stop), (0, mean.shape[1] - window.stop))
         for rows, departed in fits:
             noise = self._noise[rows, None]
             mean[rows], base[rows] = departed.mean * noise, departed.base * noise
             by_level = self._by_level(rows, base[rows])
-            variance[rows] = departed.variance * noise**2 + self.levels.variance[rows, None] * by_level**2
             for k, row in enumerate(rows.tolist()):
                 joint = errors.rescale(departed.covariance(k), np.full(mean.shape[1], noise[k, 0]))
-                covariances[row] = joint + errors.common_error(by_level[k], float(self.levels.variance[row]))
+                covariances[row], variance[row] = errors.at_level(
+                    joint, departed.variance[k] * noise[k] ** 2, even, by_level[k], float(self.levels.variance[row])
+                )
         local, chance = self._local, self._events.chance
         mean[hierarchy.keys :] += hierarchy.sums(np.where(local, mean - base, 0.0))[hierarchy.keys :]
         # An event stays where it is: what it leaves open is not for others to fill.
