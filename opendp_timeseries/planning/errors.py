@@ -23,12 +23,17 @@ from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.planning.participation import Participation
 from opendp_timeseries.planning.signal import SignalModel, copies
-from opendp_timeseries.smoothing.levels import Prior, fit_level, fit_panel_levels
+from opendp_timeseries.smoothing.levels import Prior, fit_level, fit_panel_levels, positive_levels
+from opendp_timeseries.smoothing.seasons import Season
 
 #: The share of the variance of a key's departures that is assumed common to all keys, like the weather's effect.
 _COMMON_SHARE: Final = 0.5
 #: What is assumed of the keys of a panel.
 ALIKE: Final = "Keys are taken to be alike: large ones, and totals that hold them, are known a little less well."
+#: Levels of parts are estimated behind noise that is drawn with it for about so many parts.
+_KEYS_DRAWN: Final = 16
+#: Patterns and sizes are learnt from the values of a sum: a few steps tell its shape as if so many were of no use.
+_LEARNT: Final = 10.0
 #: Kept sets are drawn with this public seed, so that a plan is reproducible.
 _SEED: Final = 20220323
 _DRAWS: Final = 8
@@ -126,8 +131,7 @@ def error_at_tiers(
     keys = count.panel or ()
     if len(keys) < 2:
         scale *= _noise_factor(count.reading, 0)
-        level = over**2 * activity.level_square(math.sqrt(signal.level), scale, signal.size)
-        square = activity.square(signal.rate(), signal.poisson, scale, signal.size, over) + level
+        square = activity.square_of_all(signal, signal.rate(), 1.0, scale, over)
         noise = math.sqrt(over) * activity.last_tier_error(scale)
         return ExpectedError(noise=noise, bias=0.0, smoothed=math.sqrt(square))
     return _error_at_places(signal, count.reading, scale, activity, over)
@@ -186,6 +190,39 @@ class _Activity(NamedTuple):
         unresolved[0] = 0.0  # the level, which the smoother knows
         return max(float(unresolved @ (copies(size) * gain_of_sums(size, over))) / size, 0.0)
 
+    def square_of_all(
+        self, signal: SignalModel, rate: NDArray[np.float64], keys: float, scale: float, over: int
+    ) -> float:
+        """Return the mean square of the error of a sum of keys that is smoothed as one series.
+
+        :param rate: spectrum of its rate.
+        :param keys: how many there are, of the signal each.
+        """
+        size = signal.size
+        level = over**2 * self.level_square(keys * math.sqrt(signal.level), scale, size)
+        shape = self.square(rate, keys * signal.poisson, scale, size, over)
+        return level + shape * (1 + _LEARNT / (size + _LEARNT)) + self._rhythm_square(signal, keys, scale, over)
+
+    def _rhythm_square(self, signal: SignalModel, keys: float, scale: float, over: int) -> float:
+        """Return the mean square of what hours may be whose counts are of those who come as often as can be.
+
+        It is that of :class:`~opendp_timeseries.smoothing.everybody.Rhythm` where values show nothing of them.
+
+        """
+        from opendp_timeseries.smoothing.everybody import Rhythm  # with much of SciPy, which few plans need
+
+        if not signal.periods or self.prior != Prior() or self.weights.shape[1] == 1:
+            return 0.0
+        weights, size, always = self.weights / scale, signal.size, self.weights[-1] / scale
+        shape = self._shares @ weights
+        by_noise = np.linalg.inv(keys * signal.poisson * (weights.T * self._shares) @ weights + np.eye(len(shape)))
+        beside = always - shape * (shape @ by_noise @ always) / (shape @ by_noise @ shape)
+        precision, level = np.full(size, beside @ by_noise @ always), keys * math.sqrt(signal.level)
+        root = Rhythm.of(np.zeros(size), precision, Season(min(signal.periods)), size, level).root
+        sums = np.cumsum(np.pad(root, ((1, 0), (0, 0))), axis=0)
+        square = np.mean(np.sum((sums[over:] - sums[:-over]) ** 2, axis=1))
+        return float(square * (by_noise[-1, -1] * beside[-1] / weights[0, -1]) ** 2)
+
 
 def _error_at_places(
     signal: SignalModel, reading: Reading, scale: float, activity: _Activity, over: int
@@ -214,11 +251,10 @@ def _error_at_places(
             own_share * key_count * (1 - key_count / of_all) * departures, key_count * poisson, error, size, over
         )
 
-    squares, root = np.zeros(hierarchy.size), hierarchy.root
+    squares, root, rng = np.zeros(hierarchy.size), hierarchy.root, np.random.default_rng(_SEED)
     key_count, error = float(key_counts[root]), float(noise[root])
     rate = key_count**2 * (signal.lines + _COMMON_SHARE * departures) + key_count * own_share * departures
-    level = over**2 * activity.level_square(key_count * mean, error, size)
-    squares[root] = activity.square(rate, key_count * poisson, error, size, over) + level
+    squares[root] = activity.square_of_all(signal, rate, key_count, error, over)
     for row, parts in reversed(hierarchy.branches):
         # Parts of equal size and noise have equal errors.
         distinct, index_of_part = np.unique(
@@ -229,10 +265,15 @@ def _error_at_places(
         )[index_of_part.ravel()]
         means, mean_noise = key_counts[parts, None] * activity.means(mean), float(np.sqrt(np.mean(noise[parts] ** 2)))
         total = means.sum(axis=0), float(noise[row]) / root_of_size
-        levels = fit_panel_levels(
-            means, activity.ends, activity.weights, mean_noise / root_of_size, total, prior=activity.prior
-        )
-        part_squares += over**2 * levels.variances
+        # Which shapes keys have is seen behind noise, and so their levels are known less well.
+        own = mean_noise / root_of_size
+        variances = np.zeros(len(parts))
+        for _ in range(draws := max(1, round(_KEYS_DRAWN / len(parts)))):
+            behind = means + own * rng.normal(size=means.shape)
+            levels = fit_panel_levels(behind, activity.ends, activity.weights, own, total, prior=activity.prior)
+            variances += positive_levels(levels.values, levels.variances, float(key_counts[row]) * mean)[1] / draws
+        alike = np.bincount(index_of_part.ravel(), variances) / np.bincount(index_of_part.ravel())
+        part_squares += over**2 * alike[index_of_part.ravel()]
         squares[parts] = (
             part_squares * (1 - part_squares / part_squares.sum())
             + (key_counts[parts] / key_counts[row]) ** 2 * squares[row]

@@ -12,6 +12,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.planning import Plan
+from opendp_timeseries.planning.errors import error_at_tiers
 from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.plugin.mechanisms import signal_of
@@ -108,17 +109,18 @@ def test_departures_described_by_those_of_half_a_year_before(p):
     [
         (25, 336, {"level": 12, "season_amplitudes": {24: 9}, "deviation": 3, "time_scale": 24}),
         (10, 91, {"level": 100, "season_amplitudes": {7: 30}, "deviation": 20, "time_scale": 3}),
+        (25, 31, {"level": 100, "season_amplitudes": {7: 30}, "deviation": 20, "time_scale": 3}),
         (8, 168, {"level": 20, "deviation": 5, "time_scale": 12}),
     ],
 )
 def test_places_and_their_total(number, size, known):
-    """Of people who are at one place at a time, with half of the departures in common."""
+    """Of people who are at one place at a time, with half of the departures in common; and what their bands say."""
     keys, often = tuple(f"s{k}" for k in range(number)), participation_of({}, size)
     found = ts.plan(ts.TimeGrid(size=size), epsilon=1.0, delta=1e-6, keys=keys, groups={"city": keys}, **known)
     count, seasons = found.design.count, tuple(known.get("season_amplitudes", ())) or None
     ends, weights = count.tiers.table(size)
     shares, grouping, signal = often.counts_by_activity(ends), count.reading.grouping, described_signal(size, **known)
-    made = []
+    made, bands, sums = [], [], (1, 7, size)
     for seed in range(2):
         rng = np.random.default_rng(seed)
 
@@ -137,6 +139,10 @@ def test_places_and_their_total(number, size, known):
         truth = people.sum(axis=2)
         each = np.mean((stations.values - truth.ravel()) ** 2), np.mean((city.values - truth.sum(axis=0)) ** 2)
         made.append(np.sqrt(each))
+        bands.append([[part.resample(over).standard_error.mean() for part in (stations, city)] for over in sums])
+    for over, of_sums in zip(sums, np.mean(bands, axis=0), strict=True):
+        promise = error_at_tiers(signal, count, found.design.scale, often, over)
+        assert (promise.smoothed, promise.totals[0][1]) == pytest.approx(of_sums, rel=0.12 if over == size else 0.2)
     expected = found.recommended.smoothed, found.recommended.totals[0][1]
     assert np.mean(made, axis=0) == pytest.approx(expected, rel=0.2)
 

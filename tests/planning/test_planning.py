@@ -23,7 +23,7 @@ from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.plugin.mechanisms import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import influence_distance
 from opendp_timeseries.results.captions import closure_in_words
-from opendp_timeseries.smoothing.levels import Prior, fit_level, fit_panel_levels
+from opendp_timeseries.smoothing.levels import Prior, fit_level, fit_panel_levels, positive_levels
 from tests import make
 from tests.oracles import planning as oracle
 from tests.refused import refuses
@@ -71,6 +71,10 @@ def test_errors_are_those_of_dense_matrices(std):
 
 def test_errors_at_tiers_are_those_of_dense_matrices():
     signal = described_signal(60, level=9.0, season_amplitudes={12: 5.0}, deviation=3.0, time_scale=7.0)
+    signal, learnt = (
+        dataclasses.replace(signal, periods=()),
+        1 + 10 / 70,
+    )
     (private,) = plan(GRID, epsilon=1.0, delta=1e-6, level=9.0, participation={0.5: 8, 1.0: 40}, deviation=1.0,
                       time_scale=5.0).candidates  # fmt: skip
     count, scale, often = private.design.count, private.scale, participation_of({0.5: 8, 1.0: 40}, 60)
@@ -80,11 +84,11 @@ def test_errors_at_tiers_are_those_of_dense_matrices():
     rate = signal.covariance - 9.0 * (np.arange(60) == 0)
     best = oracle.error_of_best_at_scales(rate, 9.0, counts / counts.sum(), weights, scale)
     level = fit_level(9.0 * (counts / counts.sum()) @ weights / scale, table.ends, weights / scale, 60**-0.5)
-    assert found.smoothed**2 == pytest.approx(best + level.variance, rel=1e-9)
+    assert found.smoothed**2 == pytest.approx(learnt * best + level.variance, rel=1e-9)
     for over in (12, 60):  # sums in a row, and of all, of which the error is that of the level
         best_of_sums = oracle.error_of_best_at_scales(rate, 9.0, counts / counts.sum(), weights, scale, over)
         sums = errors.error_at_tiers(signal, count, scale, often, over)
-        assert sums.smoothed**2 == pytest.approx(best_of_sums + over**2 * level.variance, rel=1e-9)
+        assert sums.smoothed**2 == pytest.approx(learnt * best_of_sums + over**2 * level.variance, rel=1e-9)
         assert sums.noise == pytest.approx(found.noise * over**0.5)
     assert best_of_sums < 1e-9 * best
     assert found.noise == pytest.approx(scale / weights[0, -1], rel=1e-12)
@@ -108,7 +112,7 @@ def test_who_has_one_event_in_each_step_weighs_by_squares_of_events_and_not_by_t
     best = oracle.error_of_best_at_scales(rate, 9.0, np.ones(1), weights, 50.0)
     table = design.tiers.table(design.tiers.last(design.reading))
     level = fit_level(9.0 * weights[0] / 50, table.ends, table.weights / 2**16 / 50, 200**-0.5, prior=Prior.of(8))
-    assert found.smoothed**2 == pytest.approx(best + level.variance, rel=1e-9)
+    assert found.smoothed**2 == pytest.approx((1 + 10 / 210) * best + level.variance, rel=1e-9)
 
 
 def test_errors_at_places_are_those_of_dense_matrices():
@@ -127,18 +131,23 @@ def test_errors_at_places_are_those_of_dense_matrices():
     rest = described_signal(60, **known).covariance - pattern - 9.0 * (np.arange(60) == 0)
     means = np.tile(9.0 * shares @ weights, (4, 1))
     level = fit_level(36.0 * shares @ weights / together, table.ends, weights / together, 60**-0.5).variance
-    of_levels = fit_panel_levels(
-        means, table.ends, weights, of_keys / 60**0.5, (means.sum(axis=0), together / 60**0.5)
-    ).variances[0]
+    rng, noise, of_levels = np.random.default_rng(errors._SEED), of_keys / 60**0.5, []
+    for _ in range(4):
+        behind, of_sum = means + noise * rng.normal(size=means.shape), (means.sum(axis=0), together / 60**0.5)
+        levels = fit_panel_levels(behind, table.ends, weights, noise, of_sum)
+        of_levels.append(positive_levels(levels.values, levels.variances, 36.0)[1].mean())
+    signal = dataclasses.replace(described_signal(60, **known), periods=())
     for over in (60, 12, 1):
         total = oracle.error_of_best_at_scales(16 * pattern + 10 * rest, 36.0, shares, weights, together, over)
-        total += over**2 * level
-        error = errors.error_at_tiers(described_signal(60, **known), design.count, design.scale, often, over)
+        total = (1 + 10 / 70) * total + over**2 * level
+        error = errors.error_at_tiers(signal, design.count, design.scale, often, over)
         assert error.totals == (("all", pytest.approx(total**0.5, rel=1e-9)),)
         own = oracle.error_of_best_at_scales(0.5 * 0.75 * rest, 9.0, shares, weights, of_keys, over)
-        own += over**2 * of_levels
+        own += over**2 * np.mean(of_levels)
         assert error.smoothed**2 == pytest.approx(own * 0.75 + total / 16, rel=1e-9)
-    assert (error.smoothed, error.totals) == (found.recommended.smoothed, found.recommended.totals)
+    with_pattern = errors.error_at_tiers(described_signal(60, **known), design.count, design.scale, often)
+    assert (with_pattern.smoothed, with_pattern.totals) == (found.recommended.smoothed, found.recommended.totals)
+    assert error.smoothed < with_pattern.smoothed < 1.2 * error.smoothed
     # The broken variants: each key by itself, and the total without its keys.
     (alone,) = plan(GRID, epsilon=1.0, delta=1e-6, participation={0.5: 8, 1.0: 40}, **known).candidates
     assert error.smoothed < 0.9 * alone.smoothed
