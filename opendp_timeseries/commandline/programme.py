@@ -354,6 +354,11 @@ def _accuracy(options: argparse.Namespace, errors: dict[str, dict[str, float]]) 
         note += (
             " Where most people come often, ± may be half as large again, of totals most: say it by --participation."
         )
+    if options.value and options.participation_cap is None:
+        note += (
+            f" Everybody is taken to have the typical value{f' ({options.typical})' if options.typical else ''} in a"
+            " step: where most have several times as much, ± is larger, of totals up to three times."
+        )
     if options.level and (much := next(iter(of_series.values())) / options.level) > _MUCH:
         note += (
             f" Those of series are up to {much:.0%} of the level: longer steps, fewer keys or more budget show more."

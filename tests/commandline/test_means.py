@@ -72,6 +72,8 @@ def test_a_year_that_grows_has_its_means(tmp_path, monkeypatch, capsys):
     assert main(["init", "year.toml", *FLAGS.split(), *year, "--people", "--output", "year", "--quiet"]) == 0
     assert main(["programme", "year.toml", "--new"]) == 0
     assert "noise of numbers" in capsys.readouterr().out
+    assert main(["programme", "year.toml", "--level", "100", "--season", "1w:10"]) == 0
+    assert "Everybody is taken to have the typical value" in " ".join(capsys.readouterr().out.split())
     for _ in range(2):
         assert main(["release", "year.toml", "--quiet"]) == 0
         assert main(["summary", "year.toml", "--quiet"]) == 0
