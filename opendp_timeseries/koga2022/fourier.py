@@ -299,9 +299,9 @@ def fourier_design(plan: Plan) -> Candidate:
     500 steps, cap 50, (ε = 1, δ = 1e-06), departures of 30 within 40 steps
     design           scale  noise  bias   interpolated  smoothed
     every step       29.87  29.87  0      29.87         9.949
-    private series   13.36  99.58  0      99.58         9.135
+    private series   13.36  99.58  0      99.58         9.208
     Fourier, k = 18  29.87  7.904  8.036  11.27         10.66
-    Best: private series, then a smoother: expected error 9.135.
+    Best: private series, then a smoother: expected error 9.208.
     ...
     Fourier, k = 18: expected error 11.27.
     """

@@ -606,8 +606,8 @@ def plan(
     cap  design          lost   scale  noise  bias   interpolated  smoothed
     20   every step      26.0%  18.89  18.89  54.94  58.1          56.69
     80   every step      5.1%   37.79  37.79  10.69  39.27         20.27
-    –    private series  0.0%   13.36  115.4  0      115.4         14.69
-    Best: private series, then a smoother: expected error 14.69 (7.3% of the level).
+    –    private series  0.0%   13.36  115.4  0      115.4         14.96
+    Best: private series, then a smoother: expected error 14.96 (7.5% of the level).
     A flat line would err by 68.19.
     """
     check_grid(grid)
