@@ -64,13 +64,13 @@ class Design:
     def known_signal(self) -> Signal:
         """The signal; ValueError if it is not known how it is made."""
         if isinstance(self.signal, UnknownSignal):
-            stage = self.signal.stage
-            foreign = f"a stage {'before the noise' if stage is None else f'({stage})'} is not of this package"
-            cause = foreign if stage is not None else f"it is no series of counts, such as a histogram, or {foreign}"
+            unnamed = "it is no series of counts, such as a histogram, or a stage before the noise"
+            cause = unnamed if self.signal.stage is None else f"a stage ({self.signal.stage})"
             raise Refusal(
                 "this signal",
                 ...,
-                f"is not known: {cause}, so there is no statement, no record and no ledger entry",
+                f"is not known: {cause} is not of this package, so there is no statement, no record and no ledger"
+                " entry",
                 "use a count and stages of this package",
             )
         return self.signal

@@ -207,7 +207,6 @@ class _Activity(NamedTuple):
         """Return the mean square of what hours may be whose counts are of those who come as often as can be.
 
         It is that of :class:`~opendp_timeseries.smoothing.everybody.Rhythm` where values show nothing of them.
-
         """
         from opendp_timeseries.smoothing.everybody import Rhythm  # with much of SciPy, which few plans need
 

@@ -363,17 +363,17 @@ def _in_all(series: AnySeries, level: float) -> tuple[float, float]:
 
 def _sums(series: dict[str, AnySeries], groups: list[list[str]]) -> list[str]:
     """Say what adds up, of series and of steps."""
-    if next(iter(series.values())).is_mean:
+    first = next(iter(series.values()))
+    if first.is_mean:
         return ["Means of all that is in these steps, and not of the means above."]
-    count = next(iter(series.values())).release.design.signal.count
+    count = first.release.design.signal.count
     of_heads = count is None or not count.reading.is_sum
     sentences = ["Somebody who comes in several steps is in a total once for each of them."] if of_heads else []
     levels = [np.sum([series[name].values for name in group], axis=0) for group in groups]
     if len(levels) > 1 and all(np.allclose(level, levels[-1]) for level in levels):
         sentences.append("Parts add up to their total, but for rounding.")
-        if of_heads and not _is_at_one_key(next(iter(series.values()))):
+        if of_heads and not _is_at_one_key(first):
             sentences.append("Somebody at several of them in one step is in it once for each.")
-    first = next(iter(series.values()))
     if any(item.statement and item.statement.parent for item in first.sources or (first.release,)):
         sentences.append(
             "Another page about the same people, such as by day, or of more months, may say another total: it has noise"
